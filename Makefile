@@ -1,0 +1,66 @@
+# Every command of this repository. `make help` lists them.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PYTHONPATH := $(CURDIR):$(CURDIR)/layers/podferry/python:$(CURDIR)/agent
+READY := $(VENV)/.ready
+
+.PHONY: help setup build build-lambda synth run demo test test-fast lint format openapi pr clean
+
+help: ## List these commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+setup: $(READY) ## Make the virtual environment with everything pinned
+
+$(READY): requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "podferry: Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; say make PYTHON=/path/to/python3.11")'
+	@echo "setting up $(VENV) (about a minute, once)"
+	@$(PYTHON) -m venv $(VENV) || { echo "podferry: 'python3 -m venv' failed; on Debian and Ubuntu install the package python3-venv"; exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	@touch $@
+
+build: setup ## Build the agent's bundle, the layers and the template for this machine
+	@$(BIN)/python -m local build
+
+build-lambda: setup ## Build the bundle and the layers for AWS Lambda
+	@$(BIN)/python -m agent.bundle
+	@$(BIN)/python -m infra.build_layers --target lambda
+
+synth: build-lambda ## Synthesize the CDK app for AWS into cdk.out
+	@$(BIN)/python app.py
+
+run: setup ## Run Podferry on this machine until Ctrl-C
+	@$(BIN)/python -m local run
+
+demo: setup ## Launch, stop, start elsewhere, compare, move back: the main job in one go
+	@$(BIN)/python -m local.demo
+
+test: setup ## Run every test
+	@$(BIN)/python -m local build
+	@$(BIN)/python -m infra.build_layers --target lambda
+	@$(BIN)/python -m pytest
+
+test-fast: setup ## Run the tests that need no stack and no boxes
+	@$(BIN)/python -m pytest tests/unit tests/properties tests/wire tests/workflows
+
+lint: setup ## Check style, types and the direction of imports
+	@ruff check .
+	@ruff format --check .
+	@mypy
+	@lint-imports
+
+format: setup ## Format the code
+	@ruff format .
+	@ruff check --fix-only .
+
+openapi: setup ## Regenerate docs/openapi.json and docs/errors.md
+	@$(BIN)/python -m podferry.http.openapi
+
+pr: lint test ## What a reviewer will run
+
+clean: ## Remove everything that was built (the local state in .podferry stays)
+	rm -rf build cdk.out

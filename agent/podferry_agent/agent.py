@@ -1,0 +1,177 @@
+"""Puts the agent together and runs it from registration to its end."""
+
+import logging
+import os
+import threading
+import time
+
+from podferry_agent import system
+from podferry_agent.api import ApiClient, ApiSettings, build_pool
+from podferry_agent.box import Box, clean_own_environment
+from podferry_agent.capturing import Capturing
+from podferry_agent.commands import CommandContext, CommandRunner, Handler
+from podferry_agent.errors import ApiError, EpochStaleError, SettingsError
+from podferry_agent.execs import Exec
+from podferry_agent.facts import collect_facts
+from podferry_agent.gpus import GpuSampler
+from podferry_agent.heartbeat import Heartbeat, Wakeup
+from podferry_agent.init import EXIT_DONE, EXIT_EPOCH_STALE, EXIT_REFUSED
+from podferry_agent.journal import CommandJournal
+from podferry_agent.metrics import Metrics
+from podferry_agent.notice import TerminationNotice
+from podferry_agent.processes import ProcessScope, find_process
+from podferry_agent.quiesce import Quiesce
+from podferry_agent.register import load_identity, register
+from podferry_agent.restoring import ForkGuard, Restoring
+from podferry_agent.runs import Run
+from podferry_agent.settings import Settings
+from podferry_agent.state import StateStore
+from podferry_agent.transfer import IN_FLIGHT, PresignedStore, TransferScope
+from podferry_agent.wire import QuiesceArgs
+from podferry_agent.workload import Workload
+
+_LOG = logging.getLogger(__name__)
+_END_GRACE_SECONDS = 5.0
+# How long the agent stays to deliver its last reports when it was told to shut down.
+_FAREWELL_SECONDS = 15.0
+
+
+class Agent:
+    """One machine's agent. `run` returns the exit code that the supervisor acts on."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._store = StateStore(settings.state_dir)
+        self._stopping = threading.Event()
+        self._wakeup = Wakeup()
+        self._farewell_at: float | None = None
+        self._is_stale = False
+        supervisor = os.getppid()
+        self._supervisor_pid = supervisor
+        self._boot_id = _boot_id(supervisor)
+        self._box = Box(settings.root, settings.machine_id, dict(os.environ))
+        clean_own_environment()
+        self._api = ApiClient(
+            ApiSettings(settings.api_url, settings.retry_seconds, settings.retry_max_seconds),
+            build_pool(settings.ca_pem, connections=8),
+            self._stopping,
+            self._on_epoch_stale,
+        )
+        self._object_pool = build_pool(settings.ca_pem, connections=2 * IN_FLIGHT)
+        self._guard = ForkGuard()
+        self._gpus = GpuSampler(self._box, lambda: self._guard.is_open)
+        self._workload = Workload(self._box, self._store, settings.log_limit_bytes, self._boot_id)
+        scope = ProcessScope(settings.machine_id, supervisor)
+        self._quiesce = Quiesce(self._box, self._store, scope, self._workload)
+        self._runner = CommandRunner(
+            self._handlers(), CommandJournal(self._store), self._wakeup.set
+        )
+        self._notice = TerminationNotice(self._wakeup.set)
+        self._notice.add_hook(self._on_termination)
+
+    def run(self) -> int:
+        try:
+            interval = self._register()
+        except (ApiError, SettingsError) as error:
+            _LOG.error("registration_refused", extra={"reason": str(error)})
+            return EXIT_EPOCH_STALE if isinstance(error, EpochStaleError) else EXIT_REFUSED
+        # Until here there is nothing to lose, and a SIGTERM may simply end us.
+        self._notice.install()
+        self._workload.recover()
+        self._runner.recover()
+        self._gpus.start()
+        try:
+            self._heartbeat().run(interval)
+        except EpochStaleError:
+            self._is_stale = True
+        return self._end()
+
+    def _register(self) -> float:
+        """The first heartbeat interval; afterwards the API client holds the machine token."""
+        identity = load_identity(self._store, self._settings.machine_id)
+        interval = 0.0
+        if not identity.is_registered:
+            directory, supervisor = self._settings.state_dir, self._supervisor_pid
+            facts = collect_facts(self._box, directory, supervisor)
+            identity, interval = register(
+                self._api, self._store, self._settings.boot_token, identity, facts
+            )
+        self._api.token = identity.token
+        return interval
+
+    def _handlers(self) -> dict[str, Handler]:
+        root, directory = self._settings.root, self._settings.state_dir
+        return {
+            "quiesce": self._handle_quiesce,
+            "resume": lambda _context: self._quiesce.resume(),
+            "capture": Capturing(self._api, self._open_store, root, directory).handle,
+            "restore": Restoring(self._open_store, root, directory, self._guard).handle,
+            "run": Run(self._box, self._workload).handle,
+            "exec": Exec(self._box, self._api, directory).handle,
+            "shutdown": self._handle_shutdown,
+        }
+
+    def _heartbeat(self) -> Heartbeat:
+        return Heartbeat(
+            api=self._api,
+            boot_id=self._boot_id,
+            workload=self._workload,
+            metrics=Metrics(self._settings.root, self._gpus),
+            runner=self._runner,
+            wakeup=self._wakeup,
+            is_over=self._is_over,
+            on_answer=self._workload.start_again_if_lost,
+        )
+
+    def _open_store(self, scope: TransferScope, cancelled: threading.Event) -> PresignedStore:
+        return PresignedStore(self._api, self._object_pool, scope, cancelled)
+
+    def _handle_quiesce(self, context: CommandContext) -> dict[str, object]:
+        args = QuiesceArgs.parse(context.command.fields())
+        return self._quiesce.run(args, context.cancelled.is_set)
+
+    def _handle_shutdown(self, context: CommandContext) -> dict[str, object]:
+        for other in self._runner.running():
+            if other is not context:
+                other.stop("agent_ending")
+        self._quiesce.end_everything(_END_GRACE_SECONDS)
+        self._workload.clear()
+        self._farewell_at = time.monotonic() + _FAREWELL_SECONDS
+        return {}
+
+    def _is_over(self) -> bool:
+        self._notice.run_hooks_if_given()
+        if self._is_stale:
+            return True
+        if self._farewell_at is None:
+            return False
+        return self._runner.is_settled() or time.monotonic() > self._farewell_at
+
+    def _on_epoch_stale(self) -> None:
+        self._is_stale = True
+        self._wakeup.set()
+
+    def _on_termination(self) -> None:
+        """SIGTERM: let the workload end well, let captures use the seconds that are left."""
+        self._workload.end_with_the_box(_END_GRACE_SECONDS)
+        while any(c.command.kind == "capture" for c in self._runner.running()):
+            time.sleep(0.2)
+        self._farewell_at = time.monotonic()
+        self._wakeup.set()
+
+    def _end(self) -> int:
+        """Leaves nothing running, saves nothing."""
+        _LOG.info("agent_ending", extra={"is_stale": self._is_stale})
+        self._stopping.set()
+        self._runner.stop_all("agent_ending")
+        self._gpus.stop()
+        self._workload.end_with_the_box(0.0)
+        self._quiesce.end_everything(_END_GRACE_SECONDS)
+        return EXIT_EPOCH_STALE if self._is_stale else EXIT_DONE
+
+
+def _boot_id(supervisor: int) -> str:
+    """Changes when the box is started again, stays when only the agent is."""
+    process = find_process(supervisor)
+    started = process.started if process is not None else 0
+    return f"{system.kernel_boot_id()}-{supervisor}-{started}"

@@ -1,0 +1,112 @@
+"""Says whether what is on the disk is what the snapshot has."""
+
+import errno
+import os
+import stat
+import threading
+from collections.abc import Iterator
+
+from podferry_agent.snapshot.chunks import ChunkTable, chunk_id
+from podferry_agent.snapshot.model import HAS_HOLES, Entry
+
+_BUFFER = 8 << 20
+
+
+class _Buffer(threading.local):
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(_BUFFER))
+
+
+_buffer = _Buffer()
+
+
+def metadata_changes(want: Entry, live: Entry) -> list[str]:
+    """Which kinds of metadata differ; the entries are of the same type."""
+    pairs = [
+        ("mode", stat.S_IMODE(want.mode), stat.S_IMODE(live.mode)),
+        ("owner", (want.uid, want.gid), (live.uid, live.gid)),
+        ("mtime", want.mtime_ns, live.mtime_ns),
+        ("xattrs", want.xattrs, live.xattrs),
+        ("flags", want.flags, live.flags),
+        ("node", want.rdev, live.rdev),
+        ("target", want.target, live.target),
+    ]
+    return [kind for kind, wanted, found in pairs if wanted != found]
+
+
+def same_type(want: Entry, live: Entry) -> bool:
+    return stat.S_IFMT(want.mode) == stat.S_IFMT(live.mode)
+
+
+def missing_chunks(fd: int, entry: Entry, table: ChunkTable, key: bytes) -> list[tuple[int, int]]:
+    """(file offset, chunk number) of the chunks that the open file does not have in place."""
+    return [
+        (offset, chunk)
+        for offset, chunk in pairs(entry.refs)
+        if not _has_chunk(fd, offset, table, chunk, key)
+    ]
+
+
+def has_content(fd: int, entry: Entry, table: ChunkTable, key: bytes, *, exact_holes: bool) -> bool:
+    """Whether every byte is right; holes may have been filled with zeros unless `exact_holes`."""
+    if os.fstat(fd).st_size != entry.size:
+        return False
+    if entry.bits & HAS_HOLES and not _has_holes(fd, entry, table, exact=exact_holes):
+        return False
+    return all(_has_chunk(fd, o, table, c, key) for o, c in pairs(entry.refs))
+
+
+def pairs(refs: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    return zip(refs[::2], refs[1::2], strict=True)
+
+
+def _has_chunk(fd: int, offset: int, table: ChunkTable, chunk: int, key: bytes) -> bool:
+    length = table.lengths[chunk]
+    view = _buffer.view if length <= _BUFFER else memoryview(bytearray(length))
+    done = 0
+    while done < length:
+        got = os.preadv(fd, [view[done:length]], offset + done)
+        if not got:
+            return False
+        done += got
+    return chunk_id(view[:length], key) == table.ids[chunk]
+
+
+def _has_holes(fd: int, entry: Entry, table: ChunkTable, *, exact: bool) -> bool:
+    for start, end in holes(entry, table):
+        position = _next_data(fd, start, end)
+        if position < end and (exact or not _is_zero(fd, position, end)):
+            return False
+    return True
+
+
+def holes(entry: Entry, table: ChunkTable) -> Iterator[tuple[int, int]]:
+    """(start, end) of the parts that no chunk covers."""
+    position = 0
+    for offset, chunk in pairs(entry.refs):
+        if offset > position:
+            yield position, offset
+        position = max(position, offset + table.lengths[chunk])
+    if position < entry.size:
+        yield position, entry.size
+
+
+def _next_data(fd: int, start: int, end: int) -> int:
+    try:
+        return os.lseek(fd, start, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return end
+        if error.errno == errno.EINVAL:
+            return start
+        raise
+
+
+def _is_zero(fd: int, start: int, end: int) -> bool:
+    position = start
+    while position < end:
+        piece = os.pread(fd, min(1 << 20, end - position), position)
+        if not piece or piece.count(0) != len(piece):
+            return False
+        position += len(piece)
+    return True

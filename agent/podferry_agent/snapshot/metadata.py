@@ -1,0 +1,139 @@
+"""Gives a file its owner, attributes, mode, times and flags, and notes what the machine refuses."""
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+
+from podferry_agent.snapshot import posix
+from podferry_agent.snapshot.model import Entry
+from podferry_agent.snapshot.tree import Tree
+from podferry_agent.snapshot.warning import Warnings
+from podferry_agent.snapshot.xattrs import (
+    WANTED_NODE,
+    WANTED_OWNER,
+    WANTED_XATTR,
+    node_wish,
+    owner_wish,
+    read_xattrs,
+)
+
+_REFUSED = (
+    errno.EPERM,
+    errno.EACCES,
+    errno.EINVAL,
+    errno.EOPNOTSUPP,
+    errno.ENOSYS,
+    errno.EROFS,
+    errno.ENOSPC,
+    errno.E2BIG,
+    errno.ERANGE,
+)
+
+
+class MetadataWriter:
+    """Applies entries. The order matters: a new owner clears setuid and capabilities, so
+    owner, then attributes, then mode, then times."""
+
+    def __init__(self, tree: Tree, warnings: Warnings) -> None:
+        self._tree = tree
+        self._warnings = warnings
+        self._is_root = os.geteuid() == 0
+
+    def apply_fd(self, fd: int, entry: Entry, *, placeholder: bool = False) -> None:
+        """An open regular file or directory."""
+        status = os.fstat(fd)
+        wishes = dict(entry.xattrs)
+        if placeholder:
+            wishes[WANTED_NODE] = node_wish(entry)
+        if (status.st_uid, status.st_gid) != (entry.uid, entry.gid):
+            try:
+                os.fchown(fd, entry.uid, entry.gid)
+            except OSError as error:
+                self._refused("owner", entry, error)
+                wishes[WANTED_OWNER] = owner_wish(entry)
+        self._apply_xattrs(fd, entry, wishes)
+        mode = 0o600 if placeholder else stat.S_IMODE(entry.mode)
+        if stat.S_IMODE(os.fstat(fd).st_mode) != mode:
+            self._try("mode", entry, lambda: os.fchmod(fd, mode))
+        self._try("mtime", entry, lambda: os.utime(fd, ns=(entry.mtime_ns, entry.mtime_ns)))
+
+    def apply_name(self, directory_fd: int, name: bytes, entry: Entry) -> None:
+        """A symlink, FIFO, socket or device: by name, never followed, never opened."""
+        status = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+        if (status.st_uid, status.st_gid) != (entry.uid, entry.gid):
+            self._try(
+                "owner",
+                entry,
+                lambda: os.chown(
+                    name, entry.uid, entry.gid, dir_fd=directory_fd, follow_symlinks=False
+                ),
+            )
+        path = self._tree.outside_path(directory_fd, entry.parent, name)
+        self._apply_xattrs(path, entry, dict(entry.xattrs))
+        if not entry.is_symlink:
+            mode = stat.S_IMODE(entry.mode)
+            self._try("mode", entry, lambda: os.chmod(name, mode, dir_fd=directory_fd))
+        times = (entry.mtime_ns, entry.mtime_ns)
+        self._try(
+            "mtime",
+            entry,
+            lambda: os.utime(name, ns=times, dir_fd=directory_fd, follow_symlinks=False),
+        )
+
+    def apply_flags(self, fd: int, entry: Entry) -> None:
+        """Last of all: after this an immutable file takes no change."""
+        if posix.get_flags(fd) != entry.flags:
+            self._try("flags", entry, lambda: posix.set_flags(fd, entry.flags))
+
+    def _apply_xattrs(self, target: int | bytes, entry: Entry, wanted: dict[bytes, bytes]) -> None:
+        try:
+            present = dict(read_xattrs(target))
+        except OSError as error:
+            self._refused("xattrs", entry, error)
+            return
+        if present == wanted:
+            return
+        self._make_writable(target)
+        follow = isinstance(target, int)
+        for name in present.keys() - wanted.keys():
+            self._try(
+                "xattrs",
+                entry,
+                lambda n=name: os.removexattr(target, n, follow_symlinks=follow),
+            )
+        for name, value in wanted.items():
+            if present.get(name) != value:
+                self._set_xattr(target, entry, name, value)
+
+    def _set_xattr(self, target: int | bytes, entry: Entry, name: bytes, value: bytes) -> None:
+        follow = isinstance(target, int)
+        try:
+            os.setxattr(target, name, value, follow_symlinks=follow)
+            return
+        except OSError as error:
+            self._refused("xattrs", entry, error)
+        if follow and not name.startswith(b"user."):
+            try:
+                os.setxattr(target, WANTED_XATTR + name, value)
+            except OSError as error:
+                self._refused("xattr_wish", entry, error)
+
+    def _make_writable(self, target: int | bytes) -> None:
+        """Attributes of a read-only file cannot be set by its owner; the mode follows later."""
+        if self._is_root or not isinstance(target, int):
+            return
+        mode = stat.S_IMODE(os.fstat(target).st_mode)
+        if not mode & stat.S_IWUSR:
+            os.fchmod(target, mode | stat.S_IWUSR)
+
+    def _try(self, kind: str, entry: Entry, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except OSError as error:
+            self._refused(kind, entry, error)
+
+    def _refused(self, kind: str, entry: Entry, error: OSError) -> None:
+        if error.errno not in _REFUSED:
+            raise error
+        self._warnings.add(f"{kind}_not_applied", entry.path, error)

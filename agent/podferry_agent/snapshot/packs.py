@@ -1,0 +1,240 @@
+"""Packs: the objects that hold file contents, and the writer that fills and uploads them."""
+
+import hashlib
+import struct
+import threading
+import zlib
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import zstandard
+
+from podferry_agent.snapshot.chunks import CODEC_NAMES, RAW, ZSTD, Block, ChunkTable, Pack
+from podferry_agent.snapshot.errors import SnapshotCorruptError, UnsupportedFormatError
+from podferry_agent.snapshot.model import ObjectStore
+from podferry_agent.snapshot.sections import (
+    pack_column,
+    read_sections,
+    unpack_column,
+    write_sections,
+)
+
+PACK_TARGET = 8 << 20  # a pack is closed when it has this much; with its last block under 17 MiB
+PUTS_IN_FLIGHT = 4
+_TRAILER = struct.Struct("<IIII8s")  # stored, raw, crc32 of the stored footer, version, magic
+_MAGIC = b"PFPACK\r\n"
+_VERSION = 1
+_SAMPLE = 16 << 10
+_NOT_WORTH_IT = 0.97
+
+
+class Codec(threading.local):
+    """Compresses and decompresses blocks; one set of contexts per thread."""
+
+    def __init__(self) -> None:
+        self._normal = zstandard.ZstdCompressor(level=1, write_checksum=False)
+        self._quick = zstandard.ZstdCompressor(level=-5, write_checksum=False)
+        self._reader = zstandard.ZstdDecompressor()
+
+    def encode(self, data: bytes | memoryview) -> tuple[int, bytes]:
+        """(codec, stored bytes); incompressible data is found by samples and stored raw."""
+        if self._is_worth_it(data):
+            packed = self._normal.compress(data)
+            if len(packed) < len(data):
+                return ZSTD, packed
+        return RAW, bytes(data)
+
+    def decode(self, block: Block, stored: bytes) -> bytes:
+        """The raw bytes of a block; `SnapshotCorruptError` if they cannot be what was stored."""
+        name = block.pack.name
+        if block.codec not in CODEC_NAMES:
+            raise UnsupportedFormatError(
+                f"{name}: block codec {block.codec} is unknown to this agent; use a newer one"
+            )
+        if len(stored) != block.stored or zlib.crc32(stored) != block.crc32:
+            raise SnapshotCorruptError(f"the block at {block.offset} has other bytes", name)
+        if block.codec == RAW:
+            return stored
+        try:
+            raw = self._reader.decompress(stored, max_output_size=block.raw)
+        except zstandard.ZstdError as error:
+            raise SnapshotCorruptError(f"block at {block.offset}: {error}", name) from error
+        if len(raw) != block.raw:
+            raise SnapshotCorruptError(f"the block at {block.offset} has another length", name)
+        return raw
+
+    def _is_worth_it(self, data: bytes | memoryview) -> bool:
+        size = len(data)
+        if size <= 4 * _SAMPLE:
+            return True
+        view = memoryview(data)
+        samples = [view[size * i // 4 : size * i // 4 + _SAMPLE] for i in (1, 2, 3)]
+        packed = sum(len(self._quick.compress(sample)) for sample in samples)
+        return packed < _NOT_WORTH_IT * 3 * _SAMPLE
+
+
+@dataclass
+class OpenPack:
+    """A pack that is being filled: its blocks, and which chunks are in them."""
+
+    pack: Pack
+    parts: list[bytes] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    chunks: list[tuple[bytes, int, int, int]] = field(default_factory=list)
+    size: int = 0
+
+
+def seal(open_pack: OpenPack) -> tuple[bytes, bytes]:
+    """(the whole object, its footer with trailer); sets the pack's name and size."""
+    footer = _footer(open_pack)
+    body = b"".join([*open_pack.parts, footer])
+    open_pack.pack.sha256 = hashlib.sha256(body).hexdigest()
+    open_pack.pack.size = len(body)
+    return body, footer
+
+
+def _footer(open_pack: OpenPack) -> bytes:
+    blocks, chunks = open_pack.blocks, open_pack.chunks
+    raw = write_sections(
+        [
+            (b"BOFF", pack_column("Q", [b.offset for b in blocks])),
+            (b"BSTO", pack_column("I", [b.stored for b in blocks])),
+            (b"BRAW", pack_column("I", [b.raw for b in blocks])),
+            (b"BCOD", pack_column("B", [b.codec for b in blocks])),
+            (b"BCRC", pack_column("I", [b.crc32 for b in blocks])),
+            (b"CIDS", b"".join(c[0] for c in chunks)),
+            (b"CLEN", pack_column("I", [c[1] for c in chunks])),
+            (b"CBLK", pack_column("I", [c[2] for c in chunks])),
+            (b"COFF", pack_column("I", [c[3] for c in chunks])),
+        ]
+    )
+    stored = zstandard.ZstdCompressor(level=1).compress(raw)
+    trailer = _TRAILER.pack(len(stored), len(raw), zlib.crc32(stored), _VERSION, _MAGIC)
+    return stored + trailer
+
+
+def load_footer(pack: Pack, tail: bytes, table: ChunkTable) -> None:
+    """Learn a pack's chunks from the last bytes of it: rebuilds an index that was lost."""
+    if len(tail) < _TRAILER.size:
+        raise SnapshotCorruptError("the pack is shorter than its trailer", pack.name)
+    stored, raw, crc32, version, magic = _TRAILER.unpack(tail[-_TRAILER.size :])
+    if magic != _MAGIC:
+        raise SnapshotCorruptError("the pack does not end as a pack does", pack.name)
+    if version != _VERSION:
+        raise UnsupportedFormatError(f"{pack.name}: pack version {version}; use a newer agent")
+    body = tail[-_TRAILER.size - stored : -_TRAILER.size]
+    if len(body) != stored or zlib.crc32(body) != crc32:
+        raise SnapshotCorruptError("the pack's footer has other bytes", pack.name)
+    columns = read_sections(zstandard.ZstdDecompressor().decompress(body, max_output_size=raw))
+    _learn(pack, columns, table)
+
+
+def _learn(pack: Pack, columns: dict[bytes, bytes], table: ChunkTable) -> None:
+    rows = zip(
+        unpack_column("Q", columns[b"BOFF"]),
+        unpack_column("I", columns[b"BSTO"]),
+        unpack_column("I", columns[b"BRAW"]),
+        unpack_column("B", columns[b"BCOD"]),
+        unpack_column("I", columns[b"BCRC"]),
+        strict=True,
+    )
+    numbers = [table.add_block(Block(pack, *row)) for row in rows]
+    ids = columns[b"CIDS"]
+    chunks = zip(
+        unpack_column("I", columns[b"CLEN"]),
+        unpack_column("I", columns[b"CBLK"]),
+        unpack_column("I", columns[b"COFF"]),
+        strict=True,
+    )
+    for index, (length, block, offset) in enumerate(chunks):
+        table.add(ids[32 * index : 32 * index + 32], length, numbers[block], offset)
+
+
+class PackWriter:
+    """Joins blocks to packs and uploads them, at most four at once; shared by all readers.
+
+    `add` blocks while four uploads run, which bounds the memory of a capture.
+    """
+
+    def __init__(
+        self,
+        snapshot_id: str,
+        store: ObjectStore,
+        table: ChunkTable,
+        confirmed: Callable[[Pack, bytes], None],
+    ) -> None:
+        self.packs: list[Pack] = []
+        self.stored_bytes = 0
+        self._snapshot_id = snapshot_id
+        self._store = store
+        self._table = table
+        self._confirmed = confirmed
+        self._lock = threading.Lock()
+        self._slots = threading.BoundedSemaphore(PUTS_IN_FLIGHT)
+        self._uploads = ThreadPoolExecutor(PUTS_IN_FLIGHT, "pf-put")
+        self._running: list[Future[None]] = []
+        self._open = OpenPack(Pack(snapshot_id))
+        self._codec = Codec()
+
+    def add(self, data: bytes | memoryview, members: list[tuple[int, int]]) -> None:
+        """Store one block that holds the chunks (number, offset) and say where they are."""
+        codec, stored = self._codec.encode(data)
+        crc32 = zlib.crc32(stored)
+        full = None
+        with self._lock:
+            target = self._open
+            block = Block(target.pack, target.size, len(stored), len(data), codec, crc32)
+            target.parts.append(stored)
+            target.size += len(stored)
+            for chunk, offset in members:
+                row = (self._table.ids[chunk], self._table.lengths[chunk], offset)
+                target.chunks.append((row[0], row[1], len(target.blocks), row[2]))
+            target.blocks.append(block)
+            if target.size >= PACK_TARGET:
+                full, self._open = target, OpenPack(Pack(self._snapshot_id))
+        self._table.place(block, members)
+        if full:
+            self._send(full)
+
+    def finish(self) -> None:
+        """Upload what is left and wait; raises what any upload raised."""
+        with self._lock:
+            last, self._open = self._open, OpenPack(Pack(self._snapshot_id))
+        if last.parts:
+            self._send(last)
+        for upload in self._running:
+            upload.result()
+
+    def close(self) -> None:
+        """Wait for uploads that run, start no more."""
+        self._uploads.shutdown(wait=True, cancel_futures=True)
+
+    def _send(self, full: OpenPack) -> None:
+        self._slots.acquire()
+        try:
+            self._raise_failed()
+            body, footer = seal(full)
+            upload = self._uploads.submit(self._put, full.pack, body, footer)
+        except BaseException:
+            self._slots.release()
+            raise
+        with self._lock:
+            self._running.append(upload)
+
+    def _put(self, pack: Pack, body: bytes, footer: bytes) -> None:
+        try:
+            self._store.put(pack.name, body, pack.sha256)
+            self._confirmed(pack, footer)
+            with self._lock:
+                self.packs.append(pack)
+                self.stored_bytes += pack.size
+        finally:
+            self._slots.release()
+
+    def _raise_failed(self) -> None:
+        with self._lock:
+            done = [upload for upload in self._running if upload.done()]
+            self._running = [upload for upload in self._running if not upload.done()]
+        for upload in done:
+            upload.result()

@@ -1,0 +1,134 @@
+"""Takes names away from a live tree, never what belongs to the machine or is mounted."""
+
+import errno
+import os
+import stat
+
+from podferry_agent.snapshot import posix
+from podferry_agent.snapshot.job import Job
+from podferry_agent.snapshot.model import TEMPORARY_PREFIX
+from podferry_agent.snapshot.tree import split_path
+
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+HELD = (errno.EBUSY, errno.EROFS, errno.EPERM, errno.EACCES, errno.ENOTEMPTY)
+
+
+def unlock(job: Job, parent: int, name: bytes | None) -> None:
+    """Clear what keeps a name from being replaced: immutable flags, or our own missing rights.
+
+    The final pass over the metadata puts right what the snapshot wants to be locked.
+    """
+    if name is not None:
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=parent)
+        except OSError:
+            fd = -1  # a symlink, or gone: neither has flags
+        if fd >= 0:
+            try:
+                _clear_flags(fd)
+            finally:
+                os.close(fd)
+    _clear_flags(parent)
+    if os.geteuid():
+        mode = stat.S_IMODE(os.fstat(parent).st_mode)
+        if mode & 0o700 != 0o700:
+            os.fchmod(parent, mode | 0o700)
+
+
+def _clear_flags(fd: int) -> None:
+    try:
+        flags = posix.get_flags(fd)
+        if flags & posix.BLOCKING_FLAGS:
+            posix.set_flags(fd, flags & ~posix.BLOCKING_FLAGS)
+    except PermissionError:
+        return  # no CAP_LINUX_IMMUTABLE: the caller's second try fails and is reported
+
+
+def remove_name(job: Job, parent: int, name: bytes) -> None:
+    """Unlink or rmdir one name, after unlocking it if needed."""
+    status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    action = os.rmdir if stat.S_ISDIR(status.st_mode) else os.unlink
+    try:
+        action(name, dir_fd=parent)
+    except (PermissionError, OSError) as error:
+        if error.errno not in (errno.EPERM, errno.EACCES):
+            raise
+        unlock(job, parent, name)
+        action(name, dir_fd=parent)
+
+
+def remove_path(job: Job, path: bytes) -> bool:
+    """Delete a path that the snapshot does not have. What cannot go is left, with a warning."""
+    directory, name = split_path(path)
+    try:
+        remove_name(job, job.tree.cached_directory(directory), name)
+    except OSError as error:
+        if error.errno == errno.ENOTEMPTY:
+            job.kept_directories.add(path)  # holds something of the machine
+        elif error.errno in HELD:
+            job.warnings.add("not_deleted", path, error)
+        elif error.errno not in GONE:
+            raise
+        return False
+    job.deleted += 1
+    job.step("delete")
+    return True
+
+
+def remove_tree(job: Job, parent: int, name: bytes) -> None:
+    """Remove a directory with everything in it, also deeper than PATH_MAX; no symlink followed."""
+    try:
+        status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(status.st_mode):
+        remove_name(job, parent, name)
+        return
+    trail = [(os.dup(parent), name)]
+    while trail:
+        directory, child = trail[-1]
+        deeper = _empty_of_files(job, directory, child)
+        if deeper is not None:
+            trail.append(deeper)
+            continue
+        remove_name(job, directory, child)
+        os.close(directory)
+        trail.pop()
+
+
+def _empty_of_files(job: Job, parent: int, name: bytes) -> tuple[int, bytes] | None:
+    """Unlink the files of a directory; (its fd, the name of a directory in it) if one is left."""
+    fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    with os.scandir(fd) as found:
+        entries = [(os.fsencode(e.name), e.is_dir(follow_symlinks=False)) for e in found]
+    for child, is_directory in entries:
+        if is_directory:
+            return fd, child
+        remove_name(job, fd, child)
+    os.close(fd)
+    return None
+
+
+def protected_inside(job: Job, path: bytes) -> bytes | None:
+    """Something in a directory that is not the pod's: a mount, or a machine-owned file."""
+    mounts = job.rules.protects_below(job.spec.pod_prefix + b"/" + path)
+    if mounts:
+        return mounts[0]
+    stack = [path]
+    while stack:
+        directory = stack.pop()
+        with job.tree.directory(directory) as fd, os.scandir(fd) as found:
+            for entry in found:
+                name = os.fsencode(entry.name)
+                child = directory + b"/" + name
+                if name.startswith(TEMPORARY_PREFIX):
+                    continue
+                if child not in job.live.nodes and not _is_socket(entry):
+                    return child
+                if entry.is_dir(follow_symlinks=False):
+                    stack.append(child)
+    return None
+
+
+def _is_socket(entry: "os.DirEntry[str]") -> bool:
+    return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)

@@ -1,0 +1,398 @@
+"""The swap: moves what was staged into the live tree by renames, in seconds, in one thread.
+
+No program of the box runs in here, and nothing is loaded: between two renames the box may have
+the C library of one system and the programs of another.
+"""
+
+import errno
+import os
+import stat
+from bisect import bisect_left
+
+from podferry_agent.snapshot import posix
+from podferry_agent.snapshot.graft import graft
+from podferry_agent.snapshot.job import Job, rank
+from podferry_agent.snapshot.model import (
+    BARE,
+    TEMPORARY_PREFIX,
+    UNREADABLE,
+    Entry,
+    display,
+    sort_key,
+)
+from podferry_agent.snapshot.plan import Action
+from podferry_agent.snapshot.remove import (
+    GONE,
+    HELD,
+    protected_inside,
+    remove_name,
+    remove_path,
+    remove_tree,
+    unlock,
+)
+from podferry_agent.snapshot.stage import StageDirectory
+from podferry_agent.snapshot.tree import split_path
+from podferry_agent.snapshot.xattrs import is_device
+
+_NO_EXCHANGE = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EBUSY)
+
+
+def temporary_name(path: bytes) -> bytes:
+    """Beside the target, short, and known to every walk as not the pod's."""
+    return TEMPORARY_PREFIX + StageDirectory.name_of(path)[:20]
+
+
+class Swap:
+    """One swap. Every step can be repeated: a killed run is followed by a new plan."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._done: set[bytes] = set()
+        self._late: list[bytes] = []
+        self._sorted = sorted(job.plan.want, key=sort_key)
+        self._keys = [sort_key(path) for path in self._sorted]
+
+    def run(self) -> None:
+        self._clean_leftovers()
+        for path in self._sorted:
+            if self._job.plan.want[path].is_directory:
+                self._make_directory(path)
+        self._place_all()
+        for path in self._job.plan.deletions:
+            if path not in self._job.grafted:
+                remove_path(self._job, path)
+        self._job.tree.forget()
+
+    def _clean_leftovers(self) -> None:
+        """Unfinished names of a run that was killed."""
+        stage = os.fsencode(self._job.stage.path.name)
+        for path in self._job.live.report.leftovers:
+            directory, name = split_path(path)
+            if name != stage:
+                remove_tree(self._job, self._job.tree.cached_directory(directory), name)
+
+    # Directories
+
+    def _make_directory(self, path: bytes) -> None:
+        entry = self._job.plan.want[path]
+        if path in self._done or not path:
+            return
+        self._done.add(path)
+        if self._job.plan.actions[path] is not Action.MAKE:
+            return
+        parent, name = split_path(path)
+        fd = self._job.tree.cached_directory(parent)
+        try:
+            status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except FileNotFoundError:
+            self._new_directory(fd, name, entry)
+            return
+        if stat.S_ISDIR(status.st_mode):
+            return
+        if entry.bits & BARE:
+            self._job.warnings.add("not_a_directory", path, "left as the machine has it")
+            return
+        self._convert_to_directory(path, fd, name)
+
+    def _new_directory(self, fd: int, name: bytes, entry: Entry) -> None:
+        try:
+            os.mkdir(name, 0o700, dir_fd=fd)
+        except OSError as error:
+            if error.errno not in HELD:
+                raise
+            unlock(self._job, fd, None)
+            os.mkdir(name, 0o700, dir_fd=fd)
+        directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+        try:
+            self._job.metadata.apply_fd(directory, _without_xattrs(entry))
+        finally:
+            os.close(directory)
+        self._job.step("mkdir")
+
+    def _convert_to_directory(self, path: bytes, fd: int, name: bytes) -> None:
+        """A symlink or file stands where a directory belongs: fill one beside it, then exchange.
+
+        So /bin is complete at every moment, first as a symlink, then as a directory.
+        """
+        job = self._job
+        temporary = temporary_name(path)
+        remove_tree(job, fd, temporary)
+        self._new_directory(fd, temporary, job.plan.want[path])
+        parent = split_path(path)[0]
+        job.tree.aliases[path] = parent + b"/" + temporary if parent else temporary
+        try:
+            self._fill(path)
+        finally:
+            job.tree.aliases.pop(path)
+        try:
+            posix.rename_exchange(fd, temporary, name)
+        except OSError as error:
+            if error.errno not in _NO_EXCHANGE:
+                raise
+            remove_name(job, fd, name)
+            os.rename(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)
+        remove_tree(job, fd, temporary)
+        job.step("convert")
+
+    def _fill(self, directory: bytes) -> None:
+        prefix = sort_key(directory) + b"\0"
+        first = bisect_left(self._keys, prefix)
+        below = []
+        for i in range(first, len(self._keys)):
+            if not self._keys[i].startswith(prefix):
+                break
+            below.append(self._sorted[i])
+        for path in below:
+            if self._job.plan.want[path].is_directory:
+                self._make_directory(path)
+        for path in below:
+            self._place(path)
+
+    # Everything else
+
+    def _place_all(self) -> None:
+        want = self._job.plan.want
+        paths = [path for path, entry in want.items() if not entry.is_directory]
+        paths.sort(key=lambda p: (rank(p.rpartition(b"/")[2]), not want[p].is_regular, p))
+        for path in paths:
+            self._place(path)
+        # Directories that become symlinks: only when their content is at its new place.
+        while self._late:
+            self._replace_directory(self._late.pop(0))
+
+    def _place(self, path: bytes) -> None:
+        job = self._job
+        if path in self._done:
+            return
+        if job.plan.actions[path] is not Action.MAKE:
+            return
+        node = job.live.nodes.get(path)
+        if node and node.entry.is_directory:
+            self._late.append(path)
+            self._done.add(path)
+            return
+        self._done.add(path)
+        self._put(path)
+
+    def _place_now(self, path: bytes) -> None:
+        """Place a path also if it would have come late: others are linked to it."""
+        self._place(path)
+        if path in self._late:
+            self._late.remove(path)
+            self._replace_directory(path)
+
+    def _put(self, path: bytes) -> None:
+        """Make the new thing under another name or in the stage, then rename it over the old."""
+        job = self._job
+        parent, name = split_path(path)
+        fd = job.tree.cached_directory(parent)
+        try:
+            source_fd, source = self._source(job.plan.want[path], fd)
+        except OSError as error:
+            if error.errno not in HELD:
+                raise
+            unlock(job, fd, None)
+            source_fd, source = self._source(job.plan.want[path], fd)
+        self._rename(path, source_fd, source, name)
+        job.step("place")
+
+    def _source(self, entry: Entry, fd: int) -> tuple[int, bytes]:
+        """(directory fd, name) of the new thing, complete with its metadata."""
+        plan = self._job.plan
+        leader = plan.leader_of(entry)
+        temporary = temporary_name(entry.path)
+        if leader == entry.path and entry.is_regular:
+            return self._job.stage.fd, StageDirectory.name_of(entry.path)
+        remove_tree(self._job, fd, temporary)
+        if leader != entry.path:
+            self._place_now(leader)
+            directory, name = split_path(leader)
+            source = self._job.tree.cached_directory(directory)
+            # The leader's directory may have pushed ours out of the cache of open ones.
+            fd = self._job.tree.cached_directory(entry.parent)
+            os.link(name, temporary, src_dir_fd=source, dst_dir_fd=fd, follow_symlinks=False)
+            return fd, temporary
+        if entry.is_symlink:
+            os.symlink(entry.target, temporary, dir_fd=fd)
+        elif not self._make_node(entry, fd, temporary):
+            return fd, temporary
+        self._job.metadata.apply_name(fd, temporary, entry)
+        return fd, temporary
+
+    def _make_node(self, entry: Entry, fd: int, name: bytes) -> bool:
+        """FIFO, socket or device; False if a placeholder file stands for a refused device."""
+        try:
+            os.mknod(name, stat.S_IFMT(entry.mode) | 0o600, entry.rdev, dir_fd=fd)
+        except OSError as error:
+            if error.errno not in (*HELD, errno.EINVAL) or not is_device(entry.mode):
+                raise
+            self._job.warnings.add("device_not_made", entry.path, error)
+        else:
+            return True
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        placeholder = os.open(name, flags, 0o600, dir_fd=fd)
+        try:
+            self._job.metadata.apply_fd(placeholder, entry, placeholder=True)
+        finally:
+            os.close(placeholder)
+        return False
+
+    def _rename(self, path: bytes, source_fd: int, source: bytes, name: bytes) -> None:
+        job = self._job
+        fd = job.tree.cached_directory(split_path(path)[0])
+        try:
+            self._move(path, (source_fd, source), (fd, name))
+        except OSError as error:
+            if error.errno not in HELD:
+                raise
+            try:
+                unlock(job, fd, name)
+                self._move(path, (source_fd, source), (fd, name))
+            except OSError as again:
+                if again.errno not in HELD:
+                    raise
+                job.warnings.add("not_replaced", path, again)
+                remove_tree(job, source_fd, source)
+
+    def _move(self, path: bytes, source: tuple[int, bytes], target: tuple[int, bytes]) -> None:
+        try:
+            os.rename(source[1], target[1], src_dir_fd=source[0], dst_dir_fd=target[0])
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            self._copy_across(path, source, target)
+
+    def _copy_across(
+        self, path: bytes, source: tuple[int, bytes], target: tuple[int, bytes]
+    ) -> None:
+        """The target's directory is another filesystem (a btrfs subvolume): copy beside it."""
+        temporary = temporary_name(path)
+        old = os.open(source[1], os.O_RDONLY | os.O_NOFOLLOW, dir_fd=source[0])
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            new = os.open(temporary, flags, 0o600, dir_fd=target[0])
+            try:
+                _copy_sparse(old, new)
+                self._job.metadata.apply_fd(new, self._job.plan.want[path])
+            finally:
+                os.close(new)
+        finally:
+            os.close(old)
+        os.rename(temporary, target[1], src_dir_fd=target[0], dst_dir_fd=target[0])
+        os.unlink(source[1], dir_fd=source[0])
+
+    def _replace_directory(self, path: bytes) -> None:
+        """A directory stands where a file or symlink belongs (a split /bin becoming a symlink)."""
+        job = self._job
+        held = protected_inside(job, path)
+        if held is not None:
+            job.kept_directories.add(path)
+            job.warnings.add("directory_kept", path, f"it holds {display(held)}")
+            if job.plan.want[path].is_symlink:
+                graft(job, job.plan.want[path])
+            return
+        fd = job.tree.cached_directory(split_path(path)[0])
+        source_fd, source = self._source(job.plan.want[path], fd)
+        job.tree.forget()
+        fd = job.tree.cached_directory(split_path(path)[0])
+        name = split_path(path)[1]
+        if source_fd == job.stage.fd:
+            temporary = temporary_name(path)
+            self._move(path, (source_fd, source), (fd, temporary))
+            source = temporary
+        try:
+            posix.rename_exchange(fd, source, name)
+        except OSError as error:
+            # An overlay cannot move a directory of its lower layer.
+            if error.errno not in _NO_EXCHANGE:
+                raise
+            remove_tree(job, fd, name)
+            os.rename(source, name, src_dir_fd=fd, dst_dir_fd=fd)
+        else:
+            remove_tree(job, fd, source)
+        job.step("replace")
+
+    # Metadata
+
+    def finish_metadata(self) -> None:
+        """Owners, modes, times and flags of what was kept, then of directories, deepest first."""
+        job = self._job
+        for path in reversed(self._sorted):
+            entry = job.plan.want[path]
+            action = job.plan.actions[path]
+            if entry.bits & BARE or action is Action.LEAVE or self._is_under_kept(path):
+                continue
+            try:
+                self._finish_entry(path, entry, action)
+            except OSError as error:
+                if error.errno not in (*GONE, errno.EROFS):
+                    raise
+                job.warnings.add("metadata_not_applied", path, error)
+        job.tree.forget()
+
+    def _is_under_kept(self, path: bytes) -> bool:
+        kept = self._job.kept_directories
+        return bool(kept) and any(path == k or path.startswith(k + b"/") for k in kept)
+
+    def _finish_entry(self, path: bytes, entry: Entry, action: Action) -> None:
+        job = self._job
+        parent, name = split_path(path)
+        if entry.is_directory:
+            with job.tree.directory(path) as fd:
+                _unblock(fd)
+                job.metadata.apply_fd(fd, entry)
+                job.metadata.apply_flags(fd, entry)
+        elif entry.is_regular and (action is Action.FIX or entry.flags):
+            fd = job.tree.open_file(job.tree.cached_directory(parent), name)
+            try:
+                if action is Action.FIX:
+                    _unblock(fd)
+                    job.metadata.apply_fd(fd, entry)
+                job.metadata.apply_flags(fd, entry)
+            finally:
+                os.close(fd)
+        elif action is Action.FIX:
+            job.metadata.apply_name(job.tree.cached_directory(parent), name, entry)
+        else:
+            return
+        job.step("metadata")
+
+
+def _without_xattrs(entry: Entry) -> Entry:
+    """For a new directory: a default ACL would leak onto what is made in it."""
+    return Entry(
+        entry.path,
+        entry.mode | (0o700 if os.geteuid() else 0),
+        entry.uid,
+        entry.gid,
+        mtime_ns=entry.mtime_ns,
+        bits=entry.bits & ~UNREADABLE,
+    )
+
+
+def _unblock(fd: int) -> None:
+    flags = posix.get_flags(fd)
+    if flags & posix.BLOCKING_FLAGS:
+        try:
+            posix.set_flags(fd, flags & ~posix.BLOCKING_FLAGS)
+        except PermissionError:
+            return  # what follows fails and is reported
+
+
+def _copy_sparse(source: int, target: int) -> None:
+    size = os.fstat(source).st_size
+    os.ftruncate(target, size)
+    position = 0
+    while position < size:
+        try:
+            position = os.lseek(source, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            raise
+        end = os.lseek(source, position, os.SEEK_HOLE)
+        while position < end:
+            piece = os.pread(source, min(4 << 20, end - position), position)
+            if not piece:
+                return
+            position += os.pwrite(target, piece, position)

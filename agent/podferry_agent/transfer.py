@@ -1,0 +1,227 @@
+"""Moves objects to and from the store over presigned URLs: the engine's `ObjectStore`.
+
+The URLs are all the right a machine has: each allows one object, for a short time. Nothing here
+knows the machine's token, so it cannot reach the store's host.
+"""
+
+import hashlib
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import urllib3
+
+from podferry_agent.api import ApiClient
+from podferry_agent.batching import Batcher
+from podferry_agent.errors import ObjectConflictError, StoppingError, TransferError
+from podferry_agent.redaction import redact
+from podferry_agent.retry import Backoff
+from podferry_agent.snapshot.errors import ObjectNotFoundError
+from podferry_agent.wire import (
+    OBJECTS_PER_REQUEST,
+    DownloadGrant,
+    StoredObject,
+    UploadGrant,
+)
+
+_LOG = logging.getLogger(__name__)
+# The embedded store holds whole bodies in memory, and four fill any uplink.
+IN_FLIGHT = 4
+_REFUSALS = 8
+_CORRUPTIONS = 3
+_ROOT = "root"
+
+
+@dataclass(frozen=True, slots=True)
+class TransferScope:
+    """The snapshot the URLs are asked for; `attempt_id` is set while it is being captured."""
+
+    snapshot_id: str
+    attempt_id: str | None
+
+
+class PresignedStore:
+    """One per command. Thread-safe; every call ends early when `cancelled` is set."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        pool: urllib3.PoolManager,
+        scope: TransferScope,
+        cancelled: threading.Event,
+    ) -> None:
+        self._api = api
+        self._pool = pool
+        self._scope = scope
+        self._cancelled = cancelled
+        self._slots = threading.BoundedSemaphore(IN_FLIGHT)
+        self._uploads = Batcher(self._ask_uploads, OBJECTS_PER_REQUEST)
+        self._downloads = Batcher(self._ask_downloads, OBJECTS_PER_REQUEST)
+        self._download_urls: dict[tuple[str, str], str] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._uploads.close()
+        self._downloads.close()
+
+    def put(self, name: str, body: bytes, sha256: str) -> None:
+        """Blocks until the store has it; what is there already is fine.
+
+        Raises:
+            ObjectConflictError: The store has another `root` for this snapshot.
+            TransferError: The store refuses it for good.
+            StoppingError: Cancelled.
+        """
+        wanted = StoredObject(name, len(body), sha256)
+        tries = _Tries(self._api.new_backoff(), self._cancelled, name)
+        while True:
+            tries.check()
+            grant = self._uploads.get(wanted)
+            with self._slots:
+                status = self._send("PUT", grant.url, tries, grant.headers, body)[0]
+            if status in {200, 201, 204}:
+                return
+            if status == 412:
+                self._accept_present(wanted)
+                return
+            tries.after(status)
+
+    def get(self, snapshot_id: str, name: str, start: int = 0, length: int | None = None) -> bytes:
+        """Raises: ObjectNotFoundError, TransferError, StoppingError."""
+        if length == 0:
+            return b""
+        key = (snapshot_id, name)
+        headers = _range_headers(start, length)
+        tries = _Tries(self._api.new_backoff(), self._cancelled, name)
+        while True:
+            tries.check()
+            url = self._download_urls.get(key) or self._download_url(key)
+            with self._slots:
+                status, body = self._send("GET", url, tries, headers)
+            if status in {200, 206}:
+                part = body if status == 206 or not headers else body[start:][:length]
+                if length is None or len(part) == length:
+                    return part
+                raise TransferError(f"{name} ends before byte {start + length}")
+            if status == 404:
+                raise ObjectNotFoundError(f"{snapshot_id}/{name} is not in the store")
+            if status == 403:
+                self._download_urls.pop(key, None)
+            tries.after(status)
+
+    def _send(
+        self,
+        method: str,
+        url: str,
+        tries: "_Tries",
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+    ) -> tuple[int, bytes]:
+        """Status and body; status 0 when there was no answer."""
+        try:
+            response = self._pool.request(
+                method,
+                url,
+                body=body,
+                headers=dict(headers),
+                redirect=False,
+                # A PUT may wait long for its answer: the store hashes the whole body first.
+                timeout=urllib3.Timeout(connect=10, read=120),
+            )
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            tries.note(redact(f"{type(error).__name__}: {error}"))
+            return 0, b""
+        return response.status, response.data
+
+    def _accept_present(self, wanted: StoredObject) -> None:
+        """412: content under a name that is its hash is ours; `root` has to be compared."""
+        if wanted.name != _ROOT:
+            return
+        present = self.get(self._scope.snapshot_id, _ROOT)
+        if hashlib.sha256(present).hexdigest() != wanted.sha256:
+            raise ObjectConflictError(
+                f"snapshot {self._scope.snapshot_id} already has another root; "
+                "capture again under a new snapshot id",
+            )
+
+    def _download_url(self, key: tuple[str, str]) -> str:
+        grant = self._downloads.get(key)
+        self._download_urls[key] = grant.url
+        return grant.url
+
+    def _ask_uploads(self, objects: Sequence[StoredObject]) -> dict[StoredObject, UploadGrant]:
+        body: dict[str, object] = {
+            "snapshot_id": self._scope.snapshot_id,
+            "attempt_id": self._scope.attempt_id,
+            "objects": [item.to_json() for item in objects],
+        }
+        grants = UploadGrant.parse_all(self._api.post("/agent/v1/uploads", body, self._cancelled))
+        return {item: grants[item.name] for item in objects if item.name in grants}
+
+    def _ask_downloads(
+        self, keys: Sequence[tuple[str, str]]
+    ) -> dict[tuple[str, str], DownloadGrant]:
+        body: dict[str, object] = {
+            "snapshot_id": self._scope.snapshot_id,
+            "objects": [{"snapshot_id": snapshot, "name": name} for snapshot, name in keys],
+        }
+        answer = self._api.post("/agent/v1/downloads", body, self._cancelled)
+        return DownloadGrant.parse_all(answer)
+
+
+class _Tries:
+    """Decides after each failed try whether there is another one, and when."""
+
+    def __init__(self, backoff: Backoff, cancelled: threading.Event, name: str) -> None:
+        self._backoff = backoff
+        self._cancelled = cancelled
+        self._name = name
+        self._refused = 0
+        self._corrupted = 0
+        self._reason = ""
+
+    def check(self) -> None:
+        if self._cancelled.is_set():
+            raise StoppingError(f"stopped while moving {self._name}")
+
+    def note(self, reason: str) -> None:
+        self._reason = reason
+
+    def after(self, status: int) -> None:
+        """Waits; raises TransferError when another try would not help."""
+        if status == 403:
+            self._after_refusal()
+            return
+        if status == 400:
+            # BadDigest: damaged on the way. Damaged again and again means damaged here.
+            self._corrupted += 1
+            if self._corrupted >= _CORRUPTIONS:
+                raise TransferError(f"{self._name}: the store refuses its content (400)")
+        elif status and status < 500 and status not in {408, 409, 429}:
+            raise TransferError(f"{self._name}: the store answered {status}")
+        reason = self._reason if status == 0 else f"HTTP {status}"
+        _LOG.warning("transfer_retried", extra={"object": self._name, "reason": reason})
+        self._backoff.wait(self._cancelled)
+
+    def _after_refusal(self) -> None:
+        """An expired URL: ask for a fresh one, at once the first time."""
+        self._refused += 1
+        if self._refused >= _REFUSALS:
+            reason = f"the store refused {_REFUSALS} fresh URLs (403)"
+            raise TransferError(f"{self._name}: {reason}; is this machine's clock right?")
+        if self._refused > 1:
+            self._backoff.wait(self._cancelled)
+
+
+def _range_headers(start: int, length: int | None) -> dict[str, str]:
+    if start == 0 and length is None:
+        return {}
+    end = "" if length is None else str(start + length - 1)
+    return {"range": f"bytes={start}-{end}"}
+
+
+StoreFactory = Callable[[TransferScope, threading.Event], PresignedStore]

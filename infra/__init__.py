@@ -1,0 +1,1 @@
+"""The AWS resources of Podferry, as CDK stacks that synthesize without network or credentials."""

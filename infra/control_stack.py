@@ -1,0 +1,147 @@
+"""What every release replaces: functions, API, workflows and alarms. It holds no state."""
+
+from collections.abc import Mapping
+
+from aws_cdk import CfnCondition, CfnOutput, CfnParameter, Duration, Fn, Stack
+from aws_cdk import aws_apigatewayv2 as http
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3_assets as assets
+from constructs import Construct
+
+from infra.alarms import PodferryAlarms
+from infra.catalog import FUNCTIONS, WORKFLOWS
+from infra.functions import Common, PodferryFunction, common_settings, make_layers
+from infra.http_api import PodferryHttpApi
+from infra.permissions import AgentBundle, Names, Permissions
+from infra.review import acknowledge
+from infra.sources import Sources, Target
+from infra.state_stack import StateNames
+from infra.workflows import PodferryWorkflow
+
+
+class ControlStack(Stack):
+    """Everything that computes."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        state: StateNames,
+        sources: Sources,
+        target: Target,
+    ) -> None:
+        super().__init__(scope, construct_id, description="Podferry: control plane")
+        self._state = state
+        self._sources = sources
+        self._names = self._fixed_names()
+        self._api = http.HttpApi(
+            self, "HttpApi", description="Podferry", create_default_stage=False
+        )
+        self._address = self._public_address()
+        self._functions = self._make_functions(target)
+        PodferryHttpApi(self, "Routes", api=self._api, functions=self._functions)
+        workflows = self._make_workflows()
+        self._make_reconciler_rule()
+        self._alarms = PodferryAlarms(
+            self,
+            "Alarms",
+            key=kms.Key.from_key_arn(self, "Key", state.key_arn),
+            service=self.stack_name,
+            functions=self._functions.values(),
+            workflows=workflows,
+        )
+        self._add_outputs()
+
+    def _fixed_names(self) -> Names:
+        """Fixed so that functions can name what is made after them; two stacks never share one."""
+        return Names(
+            workflows={spec.name: f"podferry-{self.stack_name}-{spec.name}" for spec in WORKFLOWS},
+            reconciler_rule=f"podferry-{self.stack_name}-reconciler",
+        )
+
+    def _public_address(self) -> str:
+        given = CfnParameter(
+            self,
+            "PublicUrl",
+            default="",
+            allowed_pattern=r"^(https?://[^/\s]+)?$",
+            constraint_description="empty, or a URL without path and without trailing slash",
+            description="The address that users and machines call, if it is a domain of your own",
+        )
+        has_own = CfnCondition(
+            self,
+            "HasPublicUrl",
+            expression=Fn.condition_not(Fn.condition_equals(given.value_as_string, "")),
+        )
+        return Fn.condition_if(
+            has_own.logical_id, given.value_as_string, self._api.api_endpoint
+        ).to_string()
+
+    def _make_functions(self, target: Target) -> Mapping[str, PodferryFunction]:
+        bundle = AgentBundle(
+            assets.Asset(self, "AgentBundle", path=str(self._sources.agent_bundle)),
+            self._sources.agent_bundle_sha256(),
+        )
+        permissions = Permissions(self, self._state, self._names, bundle, self._address)
+        common = Common(
+            make_layers(self, self._sources, target),
+            common_settings(self, self._state.table_name, self._state.deployment_id),
+        )
+        return {
+            spec.name: PodferryFunction(
+                self, spec, sources=self._sources, common=common, permissions=permissions
+            )
+            for spec in FUNCTIONS
+        }
+
+    def _make_workflows(self) -> list[PodferryWorkflow]:
+        return [
+            PodferryWorkflow(
+                self,
+                spec,
+                name=self._names.workflows[spec.name],
+                sources=self._sources,
+                functions=self._functions,
+            )
+            for spec in WORKFLOWS
+        ]
+
+    def _make_reconciler_rule(self) -> None:
+        """Disabled here: the first machine switches it on, the last one off (nothing at rest).
+
+        A deployment that changes this rule would switch it off under running machines, so it has
+        nothing that changes.
+        """
+        rule = events.Rule(
+            self,
+            "Reconciler",
+            rule_name=self._names.reconciler_rule,
+            description="Podferry: looks after operations while something runs",
+            schedule=events.Schedule.rate(Duration.minutes(1)),
+            enabled=False,
+        )
+        rule.add_target(
+            targets.LambdaFunction(
+                self._functions["reconciler"].function,
+                # The next minute brings the next round; a late one is worth nothing.
+                retry_attempts=0,
+                max_event_age=Duration.minutes(1),
+            )
+        )
+        acknowledge(rule, "Serverless-EventBusDLQ", "A missed round is made up a minute later.")
+
+    def _add_outputs(self) -> None:
+        outputs = {
+            "ApiUrl": self._address,
+            "ApiEndpoint": self._api.api_endpoint,
+            "AlarmTopicArn": self._alarms.topic.topic_arn,
+            "ReconcilerRuleName": self._names.reconciler_rule,
+        }
+        outputs |= {
+            f"{spec.title}WorkflowName": self._names.workflows[spec.name] for spec in WORKFLOWS
+        }
+        for name, value in outputs.items():
+            CfnOutput(self, name, value=value)

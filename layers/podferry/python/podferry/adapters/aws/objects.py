@@ -1,0 +1,97 @@
+"""Snapshot objects in S3, one bucket per kind of snapshot.
+
+Machines write and read through presigned URLs (signature version 4). What a signature covers cannot
+be changed by who holds the URL: bucket, key, method, expiry, and for an upload the length, the
+SHA-256 and `If-None-Match: *`, which makes S3 refuse to overwrite.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from podferry.adapters.aws.errors import aws_errors, code_of
+from podferry.domain.errors import SnapshotMissingError
+from podferry.domain.snapshot import SnapshotKind
+from podferry.ports.objects import ObjectFacts, SignedUpload
+
+if TYPE_CHECKING:
+    from podferry.adapters.aws.clients import AwsClients
+
+DEFAULT_EXPIRY = timedelta(minutes=15)
+_MISSING = {"404", "NoSuchKey", "NotFound"}
+
+
+class S3SnapshotObjects:
+    """A `SnapshotObjects` over the buckets for environments and volumes."""
+
+    def __init__(
+        self,
+        clients: AwsClients,
+        buckets: Mapping[SnapshotKind, str],
+        expiry: timedelta = DEFAULT_EXPIRY,
+    ) -> None:
+        self._clients = clients
+        self._buckets = buckets
+        self._expires_in = int(expiry.total_seconds())
+
+    def sign_upload(self, kind: SnapshotKind, key: str, size: int, sha256: str) -> SignedUpload:
+        checksum = base64.b64encode(bytes.fromhex(sha256)).decode()
+        parameters = {
+            **self._at(kind, key),
+            "ContentLength": size,
+            "ChecksumSHA256": checksum,
+            "IfNoneMatch": "*",
+        }
+        headers = {
+            "content-length": str(size),
+            "x-amz-checksum-sha256": checksum,
+            "if-none-match": "*",
+        }
+        return SignedUpload(self._sign("put_object", parameters), headers)
+
+    def sign_download(self, kind: SnapshotKind, key: str) -> str:
+        return self._sign("get_object", self._at(kind, key))
+
+    def _sign(self, method: str, parameters: dict[str, Any]) -> str:
+        with aws_errors("sign a URL"):
+            return self._clients.s3.generate_presigned_url(
+                method, Params=parameters, ExpiresIn=self._expires_in
+            )
+
+    def facts(self, kind: SnapshotKind, key: str) -> ObjectFacts | None:
+        with aws_errors(f"look up {key}"):
+            try:
+                head = self._clients.s3.head_object(**self._at(kind, key), ChecksumMode="ENABLED")
+            except ClientError as error:
+                if code_of(error) in _MISSING:
+                    return None
+                raise
+        return ObjectFacts(size=head["ContentLength"], sha256=_hex(head.get("ChecksumSHA256")))
+
+    def read(self, kind: SnapshotKind, key: str) -> bytes:
+        with aws_errors(f"read {key}"):
+            try:
+                return self._clients.s3.get_object(**self._at(kind, key))["Body"].read()
+            except ClientError as error:
+                if code_of(error) in _MISSING:
+                    raise SnapshotMissingError(f"{key} is not in the {kind} store") from error
+                raise
+
+    def _at(self, kind: SnapshotKind, key: str) -> Any:
+        return {"Bucket": self._buckets[kind], "Key": key}
+
+
+def _hex(checksum: str | None) -> str | None:
+    """Hex of S3's Base64; `None` for objects without one and for checksums of parts (`...-3`)."""
+    if checksum is None:
+        return None
+    try:
+        return base64.b64decode(checksum, validate=True).hex()
+    except binascii.Error:
+        return None

@@ -1,0 +1,394 @@
+"""Fluence's GPU containers as a `GpuCloud`.
+
+From the provider's documentation as of 2026-11-30. What to keep in mind: the create call has no
+idempotency (our stamp is the `name`); only an ACTIVE container can be ended; every started hour is
+charged in full; refusals are 400 with plain text, so their meaning has to be read from words.
+"""
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+from pydantic import Field, ValidationError
+
+from podferry.adapters.providers.gpu_names import canonical_name
+from podferry.adapters.providers.units import bytes_of, microusd
+from podferry.adapters.providers.wire import LenientDecimal, ProviderHTTP, WireModel
+from podferry.domain.errors import (
+    CloudError,
+    NoCapacityError,
+    NotGoneYetError,
+    OfferGoneError,
+    OutcomeUnknownError,
+    ProviderBusyError,
+    ProviderRefusedError,
+    QuotaExceededError,
+)
+from podferry.domain.machine import PublicPort
+from podferry.domain.offer import BillingRule, Kind, Market, Offer, Requirements
+from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView, ViewState
+
+_LOGGER = logging.getLogger(__name__)
+
+DEFAULT_BASE_URL = "https://api.fluence.dev"
+STARTED_HOURS = BillingRule(increment_seconds=3600, minimum_seconds=3600)
+
+MAX_STARTUP_COMMAND = 2048
+MAX_ENVIRONMENT = 64
+MAX_PORTS = 10
+MAX_IMAGE = 255
+_DEFAULT_PORT = 22
+_ENVIRONMENT_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,23}[a-z0-9])?")
+# No rate limit is documented.
+_NO_INTERVALS: Mapping[str, float] = {}
+_DOLLARS = frozenset({"USD", "USDC"})
+
+# The first pattern that is found in a 400's text says what it means. Only the balance text is
+# documented word by word; the others follow the cases that the documentation describes.
+REFUSALS: tuple[tuple[str, type[CloudError]], ...] = (
+    (r"insufficient (balance|funds)", ProviderRefusedError),
+    (r"os image .* not supported", ProviderRefusedError),
+    (r"(plan|offer)\b.*\b(no longer|not found|not available|unavailable)", OfferGoneError),
+    (r"no longer available", OfferGoneError),
+    (r"(quota|limit)\b.*\b(exceeded|reached)", QuotaExceededError),
+    (r"(no|not enough|insufficient) (available )?(capacity|resources)", NoCapacityError),
+    (r"out of stock|no available (gpu|instance|provider)", NoCapacityError),
+)
+
+_STATES = {
+    "INITIALIZED": ViewState.PROVISIONING,
+    "ACTIVE": ViewState.STARTING,
+    "FAILED": ViewState.FAILED,
+    "ENDED": ViewState.GONE,
+}
+
+
+class _Quantity(WireModel):
+    count: Decimal
+    units: str = ""
+
+
+class _Supply(WireModel):
+    vcpu: _Quantity | None = None
+    memory: _Quantity | None = None
+    storage: _Quantity
+    gpu_count: int
+
+
+class _GpuModel(WireModel):
+    model: str
+    vram: str | None = None
+    interface: str | None = None
+
+
+class _Pricing(WireModel):
+    hour: Decimal
+    currency: str = "USD"
+
+
+class _Plan(WireModel):
+    id: str
+    supply: _Supply
+    gpu_model: _GpuModel
+    pricing: _Pricing
+
+
+class _Attributes(WireModel):
+    location: list[str] = Field(default_factory=list)
+
+
+class _PlanEntry(WireModel):
+    plan: _Plan
+    attributes: _Attributes = Field(default_factory=_Attributes)
+
+
+class _Launched(WireModel):
+    instance_id: str
+
+
+class _ForwardedPort(WireModel):
+    port: int
+    external_port: int
+
+
+class _Network(WireModel):
+    domain: str | None = None
+    forwarded_ports: list[_ForwardedPort] | None = None
+
+
+class _Billing(WireModel):
+    hourly_usage: LenientDecimal = None
+    total_spendings: LenientDecimal = None
+    next_billing_period: datetime | None = None
+
+
+class _Instance(WireModel):
+    id: str
+    name: str | None = None
+    instance_status: str = ""
+    container_status: str | None = None
+    billing: _Billing | None = None
+    network: _Network | None = None
+
+
+class FluenceCloud:
+    """Fluence with one key."""
+
+    name = "fluence"
+    traits = CloudTraits(
+        boot_deadline_seconds=600,
+        poll_seconds=10,
+        listing_settles_seconds=60,
+        gone_machines_stay_listed=True,
+    )
+    min_interval_seconds = _NO_INTERVALS
+
+    def __init__(
+        self, api_key: str, base_url: str | None = None, client: httpx.Client | None = None
+    ) -> None:
+        self._http = ProviderHTTP(
+            self.name, _host(base_url or DEFAULT_BASE_URL), {"X-API-KEY": api_key}, client
+        )
+
+    def list_offers(self, wanted: Requirements) -> list[Offer]:  # noqa: ARG002 - no filters here
+        """See the port. One offer for each plan and country; the API takes no filters."""
+        answer = self._ask("GET", "/gpu/plans/")
+        return [offer for entry in self._items(answer) for offer in self._offers_of(entry)]
+
+    def create(self, request: LaunchRequest) -> str:
+        """See the port."""
+        body = _launch_body(request)
+        answer = self._http.send_create("POST", "/gpu/instances/", body=body)
+        if answer.is_success:
+            return _launched_id(answer)
+        raise self._refusal(answer)
+
+    def find(self, stamp: str) -> list[MachineView]:
+        """See the port. The list is whole, without pages; ended containers stay in it."""
+        answer = self._ask("GET", "/gpu/instances/")
+        instances = (self._instance(item) for item in self._items(answer))
+        return [_view(instance) for instance in instances if instance.name == stamp]
+
+    def get(self, provider_id: str) -> MachineView:
+        """See the port."""
+        answer = self._http.send("GET", _instance_path(provider_id))
+        if answer.status_code == 404:
+            return MachineView(
+                provider_id=provider_id, stamp=None, state=ViewState.GONE, raw_status="404"
+            )
+        self._check(answer)
+        return _view(self._http.read(answer, _Instance))
+
+    def give_up(self, provider_id: str) -> None:
+        """See the port. Any refusal is explained by the state: only ACTIVE can be ended."""
+        answer = self._http.send("DELETE", _instance_path(provider_id))
+        if answer.is_success or answer.status_code == 404:
+            return
+        view = self.get(provider_id)
+        if view.state not in {ViewState.GONE, ViewState.FAILED}:
+            raise NotGoneYetError(
+                f"fluence cannot end the container while it is {view.raw_status}; ask again"
+            )
+
+    def _ask(self, method: str, path: str) -> httpx.Response:
+        answer = self._http.send(method, path)
+        self._check(answer)
+        return answer
+
+    def _check(self, answer: httpx.Response) -> None:
+        if not answer.is_success:
+            raise self._http.refused(answer, _words(answer))
+
+    def _items(self, answer: httpx.Response) -> list[Any]:
+        try:
+            items = answer.json(parse_float=Decimal)
+        except ValueError:
+            items = None
+        if not isinstance(items, list):
+            raise ProviderBusyError("fluence sent something else than a list")
+        return items
+
+    def _instance(self, item: Any) -> _Instance:
+        """One of a list. An unreadable one may be ours, so the list cannot be called complete."""
+        try:
+            return _Instance.model_validate(item)
+        except ValidationError as error:
+            raise ProviderBusyError("fluence listed an instance that cannot be read") from error
+
+    def _offers_of(self, item: Any) -> Iterator[Offer]:
+        try:
+            entry = _PlanEntry.model_validate(item)
+        except ValidationError as error:
+            _LOGGER.warning("offer left out", extra={"provider": self.name, "why": str(error)})
+            return
+        if entry.plan.pricing.currency.upper() not in _DOLLARS:
+            why = f"priced in {entry.plan.pricing.currency}"
+            _LOGGER.warning("offer left out", extra={"provider": self.name, "why": why})
+            return
+        countries: list[str | None] = [*entry.attributes.location] or [None]
+        yield from (_offer(entry.plan, country) for country in countries)
+
+    def _refusal(self, answer: httpx.Response) -> CloudError:
+        words = _words(answer)
+        said = self._http.scrubbed(words)
+        for pattern, kind in REFUSALS:
+            if re.search(pattern, words, re.IGNORECASE):
+                return kind(f"fluence answered {answer.status_code}: {said}")
+        _LOGGER.warning(
+            "refusal with unknown words",
+            extra={"provider": self.name, "status": answer.status_code, "said": said},
+        )
+        return self._http.refused(answer, words)
+
+
+def _host(base_url: str) -> str:
+    """Without `/gpu`, which the documentation counts among the address and among the paths."""
+    return base_url.rstrip("/").removesuffix("/gpu")
+
+
+def _launch_body(request: LaunchRequest) -> dict[str, Any]:
+    _check_limits(request)
+    body: dict[str, Any] = {
+        "plan_id": request.offer.reference["plan_id"],
+        "name": request.stamp,
+        "container_settings": {
+            "image": request.image,
+            "expose": [
+                {"port": str(port), "protocol": "tcp"} for port in request.ports or (_DEFAULT_PORT,)
+            ],
+            "environment": [
+                {"name": name, "value": value} for name, value in request.environment.items()
+            ],
+            "startup_command": request.bootstrap,
+        },
+    }
+    if (country := request.offer.reference.get("country")) is not None:
+        body["constraints"] = {"location": country}
+    if request.ssh_public_key is not None:
+        body["ssh_key"] = request.ssh_public_key
+    return body
+
+
+def _check_limits(request: LaunchRequest) -> None:
+    """Say which limit is exceeded before the provider answers with a text of its own."""
+    environment = request.environment
+    bad_names = sorted(name for name in environment if not _ENVIRONMENT_NAME.fullmatch(name))
+    checks = (
+        (_NAME.fullmatch(request.stamp), "the name must be 1 to 25 characters of [a-z0-9-]"),
+        (
+            len(request.bootstrap) <= MAX_STARTUP_COMMAND,
+            f"the bootstrap has {len(request.bootstrap)} characters, at most {MAX_STARTUP_COMMAND}",
+        ),
+        (not bad_names, f"environment names must be like [A-Z][A-Z0-9_]*, not {bad_names}"),
+        (len(environment) <= MAX_ENVIRONMENT, f"at most {MAX_ENVIRONMENT} environment variables"),
+        (
+            request.ssh_public_key is None or "SSH_PUBKEY" not in environment,
+            "SSH_PUBKEY is set by the SSH key; do not set it in the environment as well",
+        ),
+        (len(request.ports) <= MAX_PORTS, f"at most {MAX_PORTS} ports"),
+        (
+            len(request.image) <= MAX_IMAGE and request.image == request.image.lower(),
+            f"the image must be lower case and at most {MAX_IMAGE} characters",
+        ),
+    )
+    problems = [problem for is_met, problem in checks if not is_met]
+    if problems:
+        raise ProviderRefusedError(f"fluence cannot launch this: {'; '.join(problems)}")
+
+
+def _launched_id(answer: httpx.Response) -> str:
+    try:
+        return _Launched.model_validate_json(answer.content).instance_id
+    except ValidationError as error:
+        raise OutcomeUnknownError("fluence took the launch but named no instance") from error
+
+
+def _instance_path(provider_id: str) -> str:
+    return f"/gpu/instances/{quote(provider_id, safe='')}"
+
+
+def _words(answer: httpx.Response) -> str:
+    """The reason in an error body; of a 422 only places and messages, `input` holds our values."""
+    try:
+        detail = answer.json()["detail"]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    if not isinstance(detail, list):
+        return str(detail)
+    problems = (problem for problem in detail if isinstance(problem, dict))
+    return "; ".join(
+        f"{'.'.join(map(str, problem.get('loc', ())))}: {problem.get('msg', '')}"
+        for problem in problems
+    )
+
+
+def _offer(plan: _Plan, country: str | None) -> Offer:
+    supply = plan.supply
+    reference = {"plan_id": plan.id} | ({"country": country} if country else {})
+    return Offer(
+        provider=FluenceCloud.name,
+        reference=reference,
+        host=None,
+        kind=Kind.CONTAINER,
+        market=Market.ON_DEMAND,
+        gpu_name=canonical_name(plan.gpu_model.model, plan.gpu_model.interface),
+        gpu_count=supply.gpu_count,
+        vram_mib_per_gpu=_whole(bytes_of(plan.gpu_model.vram or "", ""), 2**20),
+        vcpus=float(supply.vcpu.count) if supply.vcpu else None,
+        memory_mib=_whole(_bytes(supply.memory), 2**20),
+        disk_gib=_whole(_bytes(supply.storage), 2**30) or 0,
+        country=country,
+        region=None,
+        price_microusd_per_hour=microusd(plan.pricing.hour),
+        billing=STARTED_HOURS,
+        can_cancel_starting=False,
+    )
+
+
+def _bytes(quantity: _Quantity | None) -> int | None:
+    return None if quantity is None else bytes_of(quantity.count, quantity.units)
+
+
+def _whole(size: int | None, unit: int) -> int | None:
+    return None if size is None else size // unit
+
+
+def _view(instance: _Instance) -> MachineView:
+    billing = instance.billing or _Billing()
+    return MachineView(
+        provider_id=instance.id,
+        stamp=instance.name,
+        state=_STATES.get(instance.instance_status, ViewState.UNKNOWN),
+        raw_status="/".join(filter(None, (instance.instance_status, instance.container_status))),
+        price_microusd_per_hour=microusd(billing.hourly_usage) if billing.hourly_usage else None,
+        ports=_ports(instance.network),
+        billing_started_at=_billing_start(billing),
+    )
+
+
+def _ports(network: _Network | None) -> tuple[PublicPort, ...]:
+    # The domain may be missing for a moment while the container is already ACTIVE.
+    if network is None or not network.domain:
+        return ()
+    return tuple(
+        PublicPort(internal=entry.port, host=network.domain, external=entry.external_port)
+        for entry in network.forwarded_ports or ()
+    )
+
+
+def _billing_start(billing: _Billing) -> datetime | None:
+    """When the first hour began: the next charge, minus one hour for each hour charged so far.
+
+    Known only while the container runs; an ended record keeps neither price nor clock.
+    """
+    if not billing.hourly_usage or billing.next_billing_period is None:
+        return None
+    hours = max(round((billing.total_spendings or Decimal(0)) / billing.hourly_usage), 1)
+    start = billing.next_billing_period - timedelta(hours=hours)
+    return start.astimezone(UTC) if start.tzinfo else start.replace(tzinfo=UTC)

@@ -1,0 +1,326 @@
+"""Vast.ai's containers as a `GpuCloud`, on-demand only.
+
+From the provider's documentation and public clients as of 2026-11-30. What to keep in mind: an
+offer can be rented once and its id dies with it; a refused create may leave a stopped instance
+behind; a destroy that says success is not proof; disk is billed until the instance is destroyed;
+a 404 also stands for a bad key or session, so only its words prove absence.
+"""
+
+import json
+import logging
+import re
+import time
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+import httpx
+from pydantic import ValidationError
+
+from podferry.adapters.providers.gpu_names import canonical_name, vast_names
+from podferry.adapters.providers.units import gib_from_gb, microusd
+from podferry.adapters.providers.vastai_launch import disk_gb, launch_body
+from podferry.adapters.providers.vastai_view import Instance, gone_view, view_of
+from podferry.adapters.providers.wire import (
+    LenientDecimal,
+    ProviderHTTP,
+    WireModel,
+    retry_after_seconds,
+)
+from podferry.domain.errors import (
+    CloudError,
+    OfferGoneError,
+    OutcomeUnknownError,
+    ProviderBusyError,
+    ProviderRefusedError,
+    QuotaExceededError,
+)
+from podferry.domain.offer import BillingRule, Kind, Market, Offer, Requirements
+from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView
+
+_LOGGER = logging.getLogger(__name__)
+
+DEFAULT_BASE_URL = "https://console.vast.ai"
+PER_SECOND = BillingRule(increment_seconds=1)
+
+
+_PAGE_SIZE = 25
+_MIN_INTERVAL_SECONDS: Mapping[str, float] = {
+    "list_offers": 6.0,
+    "create": 4.5,
+    "find": 1.0,
+    "get": 2.0,
+    "give_up": 3.0,
+}
+_SEARCH_LIMIT = 300
+_MIN_PUBLIC_PORTS = 2
+# The host's contract ends the rental; a pod should have a day at least.
+_MIN_REMAINING_SECONDS = 86_400
+_STORAGE_HOURS = 720
+_CREATE_BUSY_SECONDS = 12.0
+_DAILY_QUOTA_SECONDS = 3600.0
+
+_GONE_WORDS = ("no_such_instance", "not_found")
+_CREATE_REFUSALS: tuple[tuple[str, type[CloudError]], ...] = (
+    ("no_such_ask", OfferGoneError),
+    ("spend_rate_limit", QuotaExceededError),
+)
+
+
+class _Offers(WireModel):
+    offers: list[Any]
+
+
+class _Offer(WireModel):
+    id: str
+    machine_id: str
+    gpu_name: str
+    num_gpus: int
+    gpu_ram: Decimal
+    disk_space: Decimal
+    dph_base: Decimal
+    storage_cost: Decimal
+    gpu_arch: str | None = None
+    cpu_arch: str | None = None
+    cpu_cores: LenientDecimal = None
+    cpu_cores_effective: LenientDecimal = None
+    cpu_ram: LenientDecimal = None
+    geolocation: str | None = None
+    reliability: LenientDecimal = None
+    reliability2: LenientDecimal = None
+    cuda_max_good: LenientDecimal = None
+
+
+class _Answer(WireModel):
+    """What any answer may carry; a part of it is often missing."""
+
+    success: bool | None = None
+    error: Any = None
+    msg: Any = None
+    detail: Any = None
+    new_contract: str | None = None
+
+    @property
+    def words(self) -> str:
+        return " ".join(str(part) for part in (self.error, self.msg, self.detail) if part)
+
+
+class _OneInstance(WireModel):
+    instances: Instance | None
+
+
+class _InstancePage(WireModel):
+    instances: list[Instance]
+    next_token: str | None = None
+
+
+class VastCloud:
+    """Vast.ai with one key."""
+
+    name = "vastai"
+    traits = CloudTraits(
+        boot_deadline_seconds=600,
+        poll_seconds=10,
+        listing_settles_seconds=60,
+        gone_machines_stay_listed=False,
+    )
+    min_interval_seconds = _MIN_INTERVAL_SECONDS
+
+    def __init__(
+        self, api_key: str, base_url: str | None = None, client: httpx.Client | None = None
+    ) -> None:
+        self._http = ProviderHTTP(
+            self.name,
+            _host(base_url or DEFAULT_BASE_URL),
+            {"Authorization": f"Bearer {api_key}"},
+            client,
+        )
+
+    def list_offers(self, wanted: Requirements) -> list[Offer]:
+        """See the port. The cheapest few hundred that meet the parts Vast can filter by."""
+        answer = self._http.send("POST", "/api/v0/bundles/", body=_search(wanted))
+        self._check(answer)
+        offers = self._http.read(answer, _Offers).offers
+        return [offer for item in offers for offer in self._offers_of(item, wanted)]
+
+    def create(self, request: LaunchRequest) -> str:
+        """See the port."""
+        path = f"/api/v0/asks/{int(request.offer.reference['ask_id'])}/"
+        try:
+            answer = self._http.send_create("PUT", path, body=launch_body(request))
+        except ProviderBusyError as error:
+            # A create that comes too early is punished with a longer interval than usual.
+            error.retry_after_seconds = max(error.retry_after_seconds, _CREATE_BUSY_SECONDS)
+            raise
+        said = _said(answer)
+        if said is not None and answer.is_success and said.success is not False:
+            if said.new_contract is not None:
+                return said.new_contract
+            raise OutcomeUnknownError("vastai took the launch but named no instance")
+        raise self._create_refusal(answer, said)
+
+    def find(self, stamp: str) -> list[MachineView]:
+        """See the port. All pages, narrowed by label; the label is checked here as well."""
+        instances = self._pages({"label": {"eq": stamp}})
+        return [view_of(instance) for instance in instances if instance.label == stamp]
+
+    def get(self, provider_id: str) -> MachineView:
+        """See the port. `{"instances": null}` is how Vast says that there is none."""
+        answer = self._http.send("GET", _instance_path(provider_id))
+        if _says_gone(answer):
+            return gone_view(provider_id, "404")
+        self._check(answer)
+        instance = self._http.read(answer, _OneInstance).instances
+        return gone_view(provider_id, "null") if instance is None else view_of(instance)
+
+    def give_up(self, provider_id: str) -> None:
+        """See the port."""
+        answer = self._http.send("DELETE", _instance_path(provider_id))
+        if not _says_gone(answer):
+            self._check(answer)
+
+    def _pages(self, filters: dict[str, Any]) -> Iterator[Instance]:
+        params = {"limit": str(_PAGE_SIZE), "select_filters": json.dumps(filters)}
+        seen: set[str] = set()
+        while True:
+            answer = self._http.send("GET", "/api/v1/instances/", params=params)
+            self._check(answer)
+            page = self._http.read(answer, _InstancePage)
+            yield from page.instances
+            if not page.next_token:
+                return
+            if page.next_token in seen:
+                raise ProviderBusyError("vastai repeats a page; the list cannot be completed")
+            seen.add(page.next_token)
+            params["after_token"] = page.next_token
+
+    def _check(self, answer: httpx.Response) -> None:
+        """Raise unless the answer is a success; an error may come with any status."""
+        said = _said(answer)
+        if said is not None and said.error == "search_quota_exceeded":
+            raise ProviderBusyError(
+                "vastai's daily search quota is used up",
+                retry_after_seconds=_quota_seconds(answer),
+            )
+        if not answer.is_success:
+            raise self._http.refused(answer, said.words if said else "")
+        if said is not None and said.success is False:
+            raise ProviderBusyError(f"vastai said: {self._http.scrubbed(said.words)}")
+
+    def _create_refusal(self, answer: httpx.Response, said: _Answer | None) -> CloudError:
+        if said is None:
+            if answer.is_success:
+                return OutcomeUnknownError("vastai took the launch; its answer cannot be read")
+            return self._http.refused(answer, "")
+        words = self._http.scrubbed(said.words)
+        if said.new_contract is not None:
+            # A stopped instance exists and bills its disk: the caller finds it by its label.
+            return OutcomeUnknownError(
+                f"vastai refused the launch but made instance {said.new_contract}: {words}"
+            )
+        for word, kind in _CREATE_REFUSALS:
+            if word in said.words:
+                return kind(f"vastai answered {answer.status_code}: {words}")
+        return self._http.refused(answer, said.words)
+
+    def _offers_of(self, item: Any, wanted: Requirements) -> Iterator[Offer]:
+        try:
+            offer = _Offer.model_validate(item)
+        except ValidationError as error:
+            _LOGGER.warning("offer left out", extra={"provider": self.name, "why": str(error)})
+            return
+        # The agent is built for x86-64 only.
+        if offer.cpu_arch in {None, "amd64"} and offer.gpu_arch in {None, "nvidia"}:
+            yield _offer(offer, wanted)
+
+
+def _host(base_url: str) -> str:
+    """Without `/api/v0`: the list has another version than the rest."""
+    return re.sub(r"(/api(/v[0-9]+)?)?/*$", "", base_url)
+
+
+def _search(wanted: Requirements) -> dict[str, Any]:
+    allocated_gb = disk_gb(wanted.disk_gib)
+    filters: dict[str, Any] = {
+        "limit": _SEARCH_LIMIT,
+        "type": "ondemand",
+        "order": [["dph_total", "asc"]],
+        "allocated_storage": allocated_gb,
+        "verified": {"eq": True},
+        "rentable": {"eq": True},
+        "rented": {"eq": False},
+        "num_gpus": {"eq": wanted.gpu_count},
+        "disk_space": {"gte": allocated_gb},
+        "direct_port_count": {"gte": _MIN_PUBLIC_PORTS},
+        "duration": {"gte": _MIN_REMAINING_SECONDS},
+    }
+    if wanted.gpu_names:
+        names = (spelling for name in wanted.gpu_names for spelling in vast_names(name))
+        filters["gpu_name"] = {"in": sorted(set(names))}
+    if wanted.countries:
+        filters["geolocation"] = {"in": list(wanted.countries)}
+    return filters
+
+
+def _offer(offer: _Offer, wanted: Requirements) -> Offer:
+    region, _, country = (offer.geolocation or "").rpartition(",")
+    storage = disk_gb(wanted.disk_gib) * offer.storage_cost / _STORAGE_HOURS
+    reliability = offer.reliability if offer.reliability is not None else offer.reliability2
+    vcpus = offer.cpu_cores_effective
+    return Offer(
+        provider=VastCloud.name,
+        reference={"ask_id": offer.id},
+        host=offer.machine_id,
+        kind=Kind.CONTAINER,
+        market=Market.ON_DEMAND,
+        gpu_name=canonical_name(offer.gpu_name),
+        gpu_count=offer.num_gpus,
+        vram_mib_per_gpu=int(offer.gpu_ram),
+        vcpus=None if vcpus is None else float(vcpus),
+        memory_mib=_memory_share(offer),
+        disk_gib=gib_from_gb(offer.disk_space),
+        country=country.strip() or None,
+        region=region.strip() or None,
+        price_microusd_per_hour=microusd(offer.dph_base + storage),
+        billing=PER_SECOND,
+        reliability=None if reliability is None else float(reliability),
+        cuda_max=None if offer.cuda_max_good is None else str(offer.cuda_max_good),
+    )
+
+
+def _memory_share(offer: _Offer) -> int | None:
+    """`cpu_ram` and `cpu_cores` are the whole host's; ours is in proportion to our cores."""
+    if not offer.cpu_ram or not offer.cpu_cores or offer.cpu_cores_effective is None:
+        return None
+    return int(offer.cpu_ram * offer.cpu_cores_effective / offer.cpu_cores)
+
+
+def _instance_path(provider_id: str) -> str:
+    if not provider_id.isdecimal():
+        raise ProviderRefusedError(f"vastai's instance ids are numbers, not {provider_id!r}")
+    return f"/api/v0/instances/{provider_id}/"
+
+
+def _said(answer: httpx.Response) -> _Answer | None:
+    try:
+        return _Answer.model_validate_json(answer.content)
+    except ValidationError:
+        return None
+
+
+def _says_gone(answer: httpx.Response) -> bool:
+    said = _said(answer)
+    if said is None or said.success is True:
+        return False
+    return any(word in said.words for word in _GONE_WORDS)
+
+
+def _quota_seconds(answer: httpx.Response) -> float:
+    """Time to the end of the daily quota; the header's unit is not documented."""
+    if (seconds := retry_after_seconds(answer)) is not None:
+        return seconds
+    text = answer.headers.get("X-RateLimit-Reset", "")
+    if not text.isdecimal():
+        return _DAILY_QUOTA_SECONDS
+    number = float(text)
+    return max(number - time.time(), 0.0) if number > 10**9 else number

@@ -1,0 +1,165 @@
+"""Policy around an adapter: politeness, retries, logs and counters.
+
+The adapters only translate. `wrapped` puts around one, from the inside out: what it does is seen
+(`ObservedCloud`), its calls keep their distance (`PacedCloud`), safe ones are tried again
+(`RetryingCloud`).
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from podferry.adapters.providers.registry import ProviderAdapter
+from podferry.domain.errors import PodferryError, ProviderBusyError
+from podferry.domain.offer import Offer, Requirements
+from podferry.ports.gpu_cloud import CloudTraits, GpuCloud, LaunchRequest, MachineView
+from podferry.ports.surroundings import Signals
+
+_LOGGER = logging.getLogger(__name__)
+_ATTEMPTS = 3
+# A step of a workflow waits better than a function that is paid by the second.
+_BUDGET_SECONDS = 10.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Time, as far as a wrapper needs it; tests hand in another."""
+
+    monotonic: Callable[[], float] = field(default=time.monotonic)
+    sleep: Callable[[float], None] = field(default=time.sleep)
+
+
+def wrapped(cloud: ProviderAdapter, signals: Signals, pause: Pause | None = None) -> GpuCloud:
+    """The adapter with everything around it that production wants."""
+    pause = pause or Pause()
+    observed = ObservedCloud(cloud, signals, pause)
+    return RetryingCloud(PacedCloud(observed, cloud.min_interval_seconds, pause), pause)
+
+
+class WrappedCloud:
+    """Hands every call on; a subclass says in `_around` what happens before and after it."""
+
+    def __init__(self, inner: GpuCloud) -> None:
+        self._inner = inner
+        self.name: str = inner.name
+        self.traits: CloudTraits = inner.traits
+
+    def list_offers(self, wanted: Requirements) -> list[Offer]:
+        return self._around("list_offers", lambda: self._inner.list_offers(wanted))
+
+    def create(self, request: LaunchRequest) -> str:
+        return self._around("create", lambda: self._inner.create(request))
+
+    def find(self, stamp: str) -> list[MachineView]:
+        return self._around("find", lambda: self._inner.find(stamp))
+
+    def get(self, provider_id: str) -> MachineView:
+        return self._around("get", lambda: self._inner.get(provider_id))
+
+    def give_up(self, provider_id: str) -> None:
+        return self._around("give_up", lambda: self._inner.give_up(provider_id))
+
+    def _around(self, call_name: str, call: Callable[[], T]) -> T:
+        raise NotImplementedError
+
+
+class RetryingCloud(WrappedCloud):
+    """Tries calls that are safe to repeat again while the provider is busy; `create` never."""
+
+    def __init__(self, inner: GpuCloud, pause: Pause) -> None:
+        super().__init__(inner)
+        self._pause = pause
+
+    def _around(self, call_name: str, call: Callable[[], T]) -> T:
+        if call_name == "create":
+            return call()
+        deadline = self._pause.monotonic() + _BUDGET_SECONDS
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return call()
+            except ProviderBusyError as error:
+                # Coming back too early makes some providers wait longer still.
+                if self._pause.monotonic() + error.retry_after_seconds > deadline:
+                    raise
+                self._pause.sleep(error.retry_after_seconds)
+        return call()
+
+
+class PacedCloud(WrappedCloud):
+    """Keeps a minimum interval between the calls of one method in this process."""
+
+    def __init__(self, inner: GpuCloud, intervals: Mapping[str, float], pause: Pause) -> None:
+        super().__init__(inner)
+        self._intervals = intervals
+        self._pause = pause
+        self._lock = threading.Lock()
+        self._free_at: dict[str, float] = {}
+
+    def _around(self, call_name: str, call: Callable[[], T]) -> T:
+        wait = self._reserve(call_name)
+        if wait > 0:
+            self._pause.sleep(wait)
+        try:
+            return call()
+        finally:
+            self._end(call_name)
+
+    def _reserve(self, call_name: str) -> float:
+        """Take the next free moment and say how far away it is."""
+        interval = self._intervals.get(call_name, 0.0)
+        with self._lock:
+            now = self._pause.monotonic()
+            start = max(self._free_at.get(call_name, now), now)
+            if start - now > _BUDGET_SECONDS:
+                raise ProviderBusyError(
+                    f"too many calls to {self.name} are waiting",
+                    retry_after_seconds=start - now,
+                )
+            self._free_at[call_name] = start + interval
+        return start - now
+
+    def _end(self, call_name: str) -> None:
+        """The provider counts from when a request arrives, which may be late in the call."""
+        free_at = self._pause.monotonic() + self._intervals.get(call_name, 0.0)
+        with self._lock:
+            self._free_at[call_name] = max(self._free_at[call_name], free_at)
+
+
+class ObservedCloud(WrappedCloud):
+    """Logs every call and counts outcomes, as `provider.<name>.<ok or the error's code>`."""
+
+    def __init__(self, inner: GpuCloud, signals: Signals, pause: Pause) -> None:
+        super().__init__(inner)
+        self._signals = signals
+        self._pause = pause
+
+    def _around(self, call_name: str, call: Callable[[], T]) -> T:
+        started = self._pause.monotonic()
+        outcome = "internal"
+        detail = None
+        try:
+            result = call()
+            outcome = "ok"
+        except PodferryError as error:
+            outcome, detail = error.code, error.detail
+            raise
+        finally:
+            self._record(call_name, outcome, detail, self._pause.monotonic() - started)
+        return result
+
+    def _record(self, call_name: str, outcome: str, detail: str | None, seconds: float) -> None:
+        self._signals.count(f"provider.{self.name}.{outcome}")
+        level = logging.INFO if outcome == "ok" else logging.WARNING
+        keys = {
+            "provider": self.name,
+            "call": call_name,
+            "outcome": outcome,
+            "detail": detail,
+            "duration_seconds": round(seconds, 3),
+        }
+        _LOGGER.log(level, "provider call", extra=keys)

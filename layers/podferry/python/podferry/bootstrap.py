@@ -1,0 +1,426 @@
+"""The composition root: the one place that joins use cases and adapters.
+
+Nothing here runs at import. Each adapter and each use case is built on first use, so that a
+function pays only for what it calls, and asks only for the settings that it has.
+"""
+
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import Protocol, TypeVar
+
+from podferry.adapters.aws.bundle import BundleSource, S3AgentBundle
+from podferry.adapters.aws.clients import AwsClients
+from podferry.adapters.aws.objects import S3SnapshotObjects
+from podferry.adapters.aws.provider_keys import SecretsProviderKeys
+from podferry.adapters.aws.schedules import EventBridgeSchedules
+from podferry.adapters.aws.secrets import SecretsOperatorKey
+from podferry.adapters.aws.signals import MetricSignals
+from podferry.adapters.aws.surroundings import SystemClock, SystemRandomness
+from podferry.adapters.aws.workflows import StepFunctionsWorkflows
+from podferry.adapters.dynamo.store import DynamoStore
+from podferry.adapters.providers.clouds import KeyedClouds
+from podferry.domain.errors import InternalError
+from podferry.domain.operation import OperationKind
+from podferry.domain.snapshot import SnapshotKind
+from podferry.ports.gpu_cloud import GpuClouds
+from podferry.ports.objects import AgentBundle, SnapshotObjects
+from podferry.ports.store import Store
+from podferry.ports.surroundings import Clock, OperatorKey, Randomness, Schedules, Signals
+from podferry.ports.workflows import Workflow, Workflows
+from podferry.services.accounts import Accounts
+from podferry.services.agent.heartbeat import Heartbeat
+from podferry.services.agent.objects import RecordCapture, SignDownloads, SignUploads
+from podferry.services.agent.output import AppendOutput
+from podferry.services.agent.register import RegisterAgent
+from podferry.services.browse import Browse
+from podferry.services.cancel import CancelOperation
+from podferry.services.commands import GiveCommand
+from podferry.services.giving_up import GiveUp
+from podferry.services.idempotency import GuardedStore, Replies
+from podferry.services.identify import Identify
+from podferry.services.keys import Keys
+from podferry.services.launch.await_agent import AwaitAgent
+from podferry.services.launch.begin import BeginStart, CheckSnapshots
+from podferry.services.launch.choose import ChooseOffer, ListCandidates
+from podferry.services.launch.finish import FinishStart
+from podferry.services.launch.give_back import AwaitReturned, FailStart, ReturnMachine
+from podferry.services.launch.rent import Boot, Rent
+from podferry.services.launch.restore import AwaitReady, RestoreSnapshot
+from podferry.services.market import Market
+from podferry.services.move.steps import CheckTarget, FailMove, FinishMove, RunHalf
+from podferry.services.move_pod import MovePod
+from podferry.services.operations import Operations
+from podferry.services.pods import ChangePod, CreatePod, DeletePod
+from podferry.services.reconcile import Reconcile
+from podferry.services.records import Records
+from podferry.services.run_command import RunCommand
+from podferry.services.ssh_keys import SshKeys
+from podferry.services.start_pod import StartPod
+from podferry.services.stop.capture import BeginStop, CaptureSnapshot, Quiesce
+from podferry.services.stop.commit import CommitHeads, VerifyCaptures
+from podferry.services.stop.give_up import AwaitGone, FinishStop, GiveUpMachine
+from podferry.services.stop.turn_back import AssessStop, FailStop, ResumeMachine
+from podferry.services.stop_pod import StopPod
+from podferry.services.verification import VerifySnapshot
+from podferry.settings import Settings, read_settings
+
+T = TypeVar("T")
+
+
+class Ports(Protocol):
+    """Every port that the application needs; AWS's below, memory's in the tests."""
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def objects(self) -> SnapshotObjects: ...
+    @property
+    def bundle(self) -> AgentBundle: ...
+    @property
+    def workflows(self) -> Workflows: ...
+    @property
+    def clouds(self) -> GpuClouds: ...
+    @property
+    def schedules(self) -> Schedules: ...
+    @property
+    def signals(self) -> Signals: ...
+    @property
+    def operator_key(self) -> OperatorKey: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def randomness(self) -> Randomness: ...
+    @property
+    def deployment_id(self) -> str: ...
+    @property
+    def api_url(self) -> str: ...
+    @property
+    def boot_script(self) -> str: ...
+
+
+def _needed(value: T | None, name: str) -> T:
+    if value is None:
+        raise InternalError(f"this function is not set up with {name}")
+    return value
+
+
+class AwsPorts:
+    """The ports over AWS, from a function's settings."""
+
+    def __init__(self, settings: Settings, clients: AwsClients | None = None) -> None:
+        self._settings = settings
+        self._clients = clients or AwsClients()
+        self.clock: Clock = SystemClock()
+        self.randomness: Randomness = SystemRandomness()
+        self.signals: Signals = MetricSignals()
+        self.deployment_id = settings.deployment_id
+
+    @cached_property
+    def store(self) -> Store:
+        return DynamoStore(self._clients, self._settings.table_name)
+
+    @cached_property
+    def objects(self) -> SnapshotObjects:
+        settings = self._settings
+        return S3SnapshotObjects(
+            self._clients,
+            {
+                SnapshotKind.ENVIRONMENT: _needed(
+                    settings.environments_bucket, "ENVIRONMENTS_BUCKET"
+                ),
+                SnapshotKind.VOLUME: _needed(settings.volumes_bucket, "VOLUMES_BUCKET"),
+            },
+        )
+
+    @cached_property
+    def bundle(self) -> AgentBundle:
+        settings = self._settings
+        source = BundleSource(
+            bucket=_needed(settings.agent_bundle_source_bucket, "AGENT_BUNDLE_SOURCE_BUCKET"),
+            key=_needed(settings.agent_bundle_source_key, "AGENT_BUNDLE_SOURCE_KEY"),
+            sha256=_needed(settings.agent_bundle_sha256, "AGENT_BUNDLE_SHA256"),
+        )
+        return S3AgentBundle(self._clients, _needed(settings.agent_bucket, "AGENT_BUCKET"), source)
+
+    @cached_property
+    def workflows(self) -> Workflows:
+        settings = self._settings
+        named = {
+            Workflow.LAUNCH: settings.launch_workflow_arn,
+            Workflow.STOP: settings.stop_workflow_arn,
+            Workflow.MOVE: settings.move_workflow_arn,
+        }
+        return StepFunctionsWorkflows(
+            self._clients, {name: arn for name, arn in named.items() if arn is not None}
+        )
+
+    @cached_property
+    def clouds(self) -> GpuClouds:
+        arn = _needed(self._settings.provider_keys_secret_arn, "PROVIDER_KEYS_SECRET_ARN")
+        keys = SecretsProviderKeys(self._clients, arn, self.clock)
+        return KeyedClouds(keys, self.signals)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        return EventBridgeSchedules(
+            self._clients, _needed(self._settings.reconciler_rule_name, "RECONCILER_RULE_NAME")
+        )
+
+    @cached_property
+    def operator_key(self) -> OperatorKey:
+        arn = _needed(self._settings.operator_key_secret_arn, "OPERATOR_KEY_SECRET_ARN")
+        return SecretsOperatorKey(self._clients, arn, self.clock)
+
+    @property
+    def api_url(self) -> str:
+        return _needed(self._settings.api_url, "API_URL").rstrip("/")
+
+    @cached_property
+    def boot_script(self) -> str:
+        return files("podferry").joinpath("data/bootstrap.sh").read_text(encoding="utf-8")
+
+
+class Application:
+    """Every use case, built on first use from one set of ports."""
+
+    def __init__(self, ports: Ports) -> None:
+        self.ports = ports
+        self.clock = ports.clock
+        self.store = GuardedStore(ports.store)
+        self.records = Records(self.store, ports.clock, ports.randomness)
+
+    @cached_property
+    def operations(self) -> Operations:
+        return Operations(self.records, self.ports.workflows, self.ports.schedules)
+
+    @cached_property
+    def commands(self) -> GiveCommand:
+        return GiveCommand(self.records, self.operations, self.ports.workflows)
+
+    @cached_property
+    def verify_snapshot(self) -> VerifySnapshot:
+        return VerifySnapshot(self.records, self.ports.objects)
+
+    @cached_property
+    def candidates(self) -> ListCandidates:
+        return ListCandidates(self.records, self.ports.clouds)
+
+    @cached_property
+    def give_up(self) -> GiveUp:
+        ports = self.ports
+        return GiveUp(self.records, self.operations, ports.clouds, ports.signals)
+
+    # Identity and account
+
+    @cached_property
+    def identify(self) -> Identify:
+        return Identify(self.store, self.ports.operator_key, self.clock)
+
+    @cached_property
+    def replies(self) -> Replies:
+        return Replies(self.store, self.clock)
+
+    @cached_property
+    def accounts(self) -> Accounts:
+        return Accounts(self.store, self.clock, self.ports.randomness)
+
+    @cached_property
+    def keys(self) -> Keys:
+        return Keys(self.store, self.clock, self.ports.randomness)
+
+    @cached_property
+    def ssh_keys(self) -> SshKeys:
+        return SshKeys(self.store, self.clock)
+
+    @cached_property
+    def browse(self) -> Browse:
+        return Browse(self.store)
+
+    @cached_property
+    def market(self) -> Market:
+        return Market(self.ports.clouds, self.store, self.clock)
+
+    # Pods
+
+    @cached_property
+    def create_pod(self) -> CreatePod:
+        return CreatePod(self.records, self.start_pod)
+
+    @cached_property
+    def change_pod(self) -> ChangePod:
+        return ChangePod(self.records)
+
+    @cached_property
+    def delete_pod(self) -> DeletePod:
+        return DeletePod(self.records)
+
+    @cached_property
+    def start_pod(self) -> StartPod:
+        return StartPod(self.records, self.operations)
+
+    @cached_property
+    def stop_pod(self) -> StopPod:
+        return StopPod(self.records, self.operations)
+
+    @cached_property
+    def move_pod(self) -> MovePod:
+        return MovePod(self.records, self.operations)
+
+    @cached_property
+    def cancel_operation(self) -> CancelOperation:
+        return CancelOperation(self.records, self.operations, self.ports.workflows)
+
+    @cached_property
+    def run_command(self) -> RunCommand:
+        return RunCommand(self.records)
+
+    # Agents
+
+    @cached_property
+    def register_agent(self) -> RegisterAgent:
+        return RegisterAgent(self.records)
+
+    @cached_property
+    def heartbeat(self) -> Heartbeat:
+        return Heartbeat(self.records, self.ports.workflows)
+
+    @cached_property
+    def sign_uploads(self) -> SignUploads:
+        return SignUploads(self.records, self.ports.objects)
+
+    @cached_property
+    def sign_downloads(self) -> SignDownloads:
+        return SignDownloads(self.records, self.ports.objects, self.verify_snapshot)
+
+    @cached_property
+    def record_capture(self) -> RecordCapture:
+        return RecordCapture(self.records)
+
+    @cached_property
+    def append_output(self) -> AppendOutput:
+        return AppendOutput(self.records)
+
+    # Steps of a launch
+
+    @cached_property
+    def begin_start(self) -> BeginStart:
+        return BeginStart(self.operations)
+
+    @cached_property
+    def check_snapshots(self) -> CheckSnapshots:
+        return CheckSnapshots(self.records, self.operations, self.verify_snapshot)
+
+    @cached_property
+    def choose_offer(self) -> ChooseOffer:
+        deployment = self.ports.deployment_id
+        return ChooseOffer(self.records, self.operations, self.candidates, deployment)
+
+    @cached_property
+    def rent(self) -> Rent:
+        ports = self.ports
+        boot = Boot(api_url=ports.api_url, script=ports.boot_script, bundle=ports.bundle)
+        return Rent(self.records, self.operations, ports.clouds, boot)
+
+    @cached_property
+    def await_agent(self) -> AwaitAgent:
+        return AwaitAgent(self.records, self.operations, self.ports.clouds)
+
+    def restore_snapshot(self, kind: SnapshotKind) -> RestoreSnapshot:
+        workflows = self.ports.workflows
+        return RestoreSnapshot(self.records, self.operations, workflows, self.commands, kind)
+
+    @cached_property
+    def await_ready(self) -> AwaitReady:
+        return AwaitReady(self.records, self.operations, self.commands)
+
+    @cached_property
+    def finish_start(self) -> FinishStart:
+        return FinishStart(self.records, self.operations)
+
+    @cached_property
+    def return_machine(self) -> ReturnMachine:
+        return ReturnMachine(self.records, self.operations, self.give_up)
+
+    @cached_property
+    def await_returned(self) -> AwaitReturned:
+        return AwaitReturned(self.operations, self.give_up)
+
+    @cached_property
+    def fail_start(self) -> FailStart:
+        return FailStart(self.records, self.operations)
+
+    # Steps of a stop
+
+    @cached_property
+    def begin_stop(self) -> BeginStop:
+        return BeginStop(self.records, self.operations)
+
+    @cached_property
+    def quiesce(self) -> Quiesce:
+        return Quiesce(self.records, self.operations, self.commands)
+
+    def capture_snapshot(self, kind: SnapshotKind) -> CaptureSnapshot:
+        return CaptureSnapshot(self.records, self.operations, self.commands, kind)
+
+    @cached_property
+    def verify_captures(self) -> VerifyCaptures:
+        signals = self.ports.signals
+        return VerifyCaptures(self.records, self.operations, self.verify_snapshot, signals)
+
+    @cached_property
+    def commit_heads(self) -> CommitHeads:
+        return CommitHeads(self.records, self.operations)
+
+    @cached_property
+    def give_up_machine(self) -> GiveUpMachine:
+        return GiveUpMachine(self.operations, self.give_up)
+
+    @cached_property
+    def await_gone(self) -> AwaitGone:
+        return AwaitGone(self.operations, self.give_up)
+
+    @cached_property
+    def finish_stop(self) -> FinishStop:
+        return FinishStop(self.records, self.operations)
+
+    @cached_property
+    def assess_stop(self) -> AssessStop:
+        return AssessStop(self.records, self.operations, self.ports.clouds)
+
+    @cached_property
+    def resume_machine(self) -> ResumeMachine:
+        return ResumeMachine(self.records, self.operations, self.commands)
+
+    @cached_property
+    def fail_stop(self) -> FailStop:
+        return FailStop(self.records, self.operations)
+
+    # Steps of a move
+
+    @cached_property
+    def check_target(self) -> CheckTarget:
+        return CheckTarget(self.operations, self.candidates)
+
+    def run_half(self, kind: OperationKind) -> RunHalf:
+        return RunHalf(self.records, self.operations, self.stop_pod, self.start_pod, kind)
+
+    @cached_property
+    def finish_move(self) -> FinishMove:
+        return FinishMove(self.records, self.operations)
+
+    @cached_property
+    def fail_move(self) -> FailMove:
+        return FailMove(self.records, self.operations)
+
+    # Background
+
+    @cached_property
+    def reconcile(self) -> Reconcile:
+        ports = self.ports
+        return Reconcile(self.records, self.operations, ports.workflows, ports.signals)
+
+
+@cache
+def application() -> Application:
+    """The application of this function, from its environment."""
+    return Application(AwsPorts(read_settings()))

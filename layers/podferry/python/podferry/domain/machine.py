@@ -1,0 +1,120 @@
+"""A rented box at a provider: one epoch, disposable.
+
+    intended ─> requested ─> provisioning ─> booting ─> ready ─> draining ─> terminating ─> released
+                    │
+                    v
+                 unknown (the create call was cut off)          any ─> lost (proven gone, unasked)
+
+`released` and `lost` are the provider's word, never ours. A machine that was `ready` holds data of
+its pod; `Clearance` says on what ground it may be given up all the same.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from podferry.domain.entity import Entity
+from podferry.domain.offer import Offer
+
+
+class MachineState(StrEnum):
+    INTENDED = "intended"
+    REQUESTED = "requested"
+    UNKNOWN = "unknown"
+    PROVISIONING = "provisioning"
+    BOOTING = "booting"
+    READY = "ready"
+    DRAINING = "draining"
+    TERMINATING = "terminating"
+    RELEASED = "released"
+    LOST = "lost"
+
+
+FINAL_STATES = frozenset({MachineState.RELEASED, MachineState.LOST})
+
+
+class Clearance(StrEnum):
+    """Why a machine may be given up. Without one it is kept."""
+
+    NEVER_READY = "never_ready"
+    """It never held data: the pod was not handed to its user on it."""
+    CAPTURES_VERIFIED = "captures_verified"
+    LOSS_ACCEPTED = "loss_accepted"
+    PROVEN_GONE = "proven_gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublicPort:
+    """A port of the pod and where the provider shows it to the world."""
+
+    internal: int
+    host: str
+    external: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine(Entity):
+    """See the module."""
+
+    PREFIX: ClassVar[str] = "mach"
+
+    pod_id: str
+    operation_id: str
+    """The operation that rented it."""
+    offer: Offer
+    stamp: str
+    epoch: int
+    state: MachineState
+    boot_token_sha256: str
+    token_sha256: str | None = None
+    """Of the machine token that the agent made; set at registration."""
+    provider_id: str | None = None
+    price_microusd_per_hour: int | None = None
+    """The contract's price, which may differ from the offer's."""
+    ports: tuple[PublicPort, ...] = ()
+    requested_at: datetime | None = None
+    billing_started_at: datetime | None = None
+    registered_at: datetime | None = None
+    ready_at: datetime | None = None
+    give_up_at: datetime | None = None
+    """When giving up was decided; set together with `clearance`."""
+    clearance: Clearance | None = None
+    released_at: datetime | None = None
+    give_up_attempts: int = 0
+    facts: dict[str, Any] = field(default_factory=dict)
+    looked_at: datetime | None = None
+    """When the provider was last asked about it."""
+    missing_since: datetime | None = None
+    """First complete listing in a row that did not show it."""
+
+    @property
+    def owner(self) -> str:
+        return self.pod_id
+
+    @property
+    def is_active(self) -> bool:
+        return self.state not in FINAL_STATES
+
+    @property
+    def holds_data(self) -> bool:
+        """Whether the pod ever ran on it, so that giving it up may lose something."""
+        return self.ready_at is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulse(Entity):
+    """What the agent last said. `id` is the machine's.
+
+    A row of its own, because it is written with every heartbeat: on the machine's row it would
+    make the workflow steps lose their conditional writes.
+    """
+
+    PREFIX: ClassVar[str] = "pulse"
+
+    heard_at: datetime
+    boot_id: str
+    busy_until: datetime
+    """Until then the agent is asked to beat often."""
+    workload: dict[str, Any] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,104 @@
+"""Operations: one launch, start, stop or move; one workflow execution; progress and a result.
+
+running ─> succeeded | failed | cancelled
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from podferry.domain.entity import Entity
+from podferry.domain.offer import Offer, Requirements
+
+
+class OperationKind(StrEnum):
+    LAUNCH = "launch"
+    START = "start"
+    STOP = "stop"
+    MOVE = "move"
+
+
+class OperationState(StrEnum):
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Cause(StrEnum):
+    """Who or what asked for it."""
+
+    USER = "user"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Milestone:
+    """When a phase of the operation was reached."""
+
+    phase: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation(Entity):
+    """See the module."""
+
+    PREFIX: ClassVar[str] = "op"
+
+    pod_id: str
+    kind: OperationKind
+    cause: Cause
+    state: OperationState = OperationState.RUNNING
+    execution: int = 1
+    """Number of the workflow execution that carries it; raised when one died."""
+    is_cancel_asked: bool = False
+    accept_loss: bool = False
+    """The user takes the loss of what cannot be captured."""
+    requirements: Requirements | None = None
+    """Overrides the pod's for this start."""
+    parent_id: str | None = None
+    """The move that this stop or start is a half of."""
+    waiter_token: str | None = None
+    """Task token of the parent's workflow, answered when this operation ends."""
+    halves: tuple[str, ...] = ()
+    """Of a move: the ids of its stop and its start."""
+    offers: tuple[Offer, ...] = ()
+    """Candidates still to try, best first."""
+    offers_listed_at: datetime | None = None
+    capacity_deadline_at: datetime | None = None
+    machine_id: str | None = None
+    """The machine that it rents or gives up."""
+    environment_snapshot_id: str | None = None
+    volume_snapshot_id: str | None = None
+    """Snapshots to restore (start) or captured (stop)."""
+    lost: tuple[str, ...] = ()
+    """What was given up on purpose, in words, when a loss was accepted or proven."""
+    commands: tuple[str, ...] = ()
+    """Ids of the commands given to the machine so far; their rows carry the progress."""
+    is_point_of_no_return: bool = False
+    """A stop whose heads are moved can no longer be cancelled."""
+    assessments: int = 0
+    """How often a stop that went wrong was looked at; bounds the ways back to the gate."""
+    turned_back: dict[str, Any] | None = None
+    """The error for which a stop turned back; from then on it only undoes what it did."""
+    milestones: tuple[Milestone, ...] = ()
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def owner(self) -> str:
+        return self.pod_id
+
+    @property
+    def is_active(self) -> bool:
+        return self.state == OperationState.RUNNING
+
+
+def execution_name(operation: Operation) -> str:
+    """The name of its workflow execution: how we find it again."""
+    if operation.execution == 1:
+        return operation.id
+    return f"{operation.id}-{operation.execution}"

@@ -1,0 +1,130 @@
+"""The front of a function: one event in, one answer out, whatever goes wrong in between."""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from podferry.domain.errors import NotFoundError, PodferryError
+from podferry.http.body import Event, with_checked_body
+from podferry.http.call import Call, as_current, current_call
+from podferry.http.errors import status_of
+from podferry.http.identity import principal_of
+from podferry.http.methods import refusal_for
+from podferry.http.problem import is_about_path, problem_response, unexpected, validation_error
+from podferry.http.routing import ApiRouter
+from podferry.http.use_cases import UseCases
+
+logger = Logger(child=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """Checks what all requests have in common, then lets the routes answer."""
+
+    resolver: APIGatewayHttpResolver
+    body_limit_bytes: int
+    pause: Callable[[float], None] = time.sleep
+
+    def answer(self, event: Event, context: LambdaContext, use: UseCases) -> dict[str, Any]:
+        """The function's answer to an HTTP API event (payload format 2.0)."""
+        request_id = _request_id(event, context)
+        try:
+            principal = principal_of(event)
+            checked = with_checked_body(event, self.body_limit_bytes)
+        except PodferryError as error:
+            return _raw(problem_response(error, request_id))
+        call = Call(
+            use=use,
+            principal=principal,
+            request_id=request_id,
+            remaining_seconds=lambda: context.get_remaining_time_in_millis() / 1000,
+            pause=self.pause,
+        )
+        with as_current(call):
+            answer: dict[str, Any] = self.resolver.resolve(checked, context)
+        _log(event, answer, call)
+        return answer
+
+
+def make_resolver(
+    routers: Iterable[ApiRouter], neighbours: Iterable[ApiRouter] = ()
+) -> APIGatewayHttpResolver:
+    """A resolver with these routes and an answer to everything that can go wrong.
+
+    `neighbours` are routes that another function answers; they only matter for telling a wrong
+    method from a wrong path.
+    """
+    resolver = APIGatewayHttpResolver(
+        enable_validation=True, debug=False, response_validation_error_http_code=500
+    )
+    for router in routers:
+        resolver.include_router(router)
+    paths: dict[str, set[str]] = {}
+    for router in (*routers, *neighbours):
+        for path, methods in router.methods.items():
+            paths.setdefault(path, set()).update(methods)
+
+    # All four are needed: a handler for `Exception` alone would also take the other three and
+    # turn unknown routes and malformed requests into 500.
+    resolver.exception_handler(PodferryError)(_answer_error)
+    resolver.exception_handler(RequestValidationError)(_answer_malformed)
+    resolver.not_found(lambda _: _answer_no_route(resolver, paths))
+    resolver.exception_handler(Exception)(_answer_unexpected)
+    return resolver
+
+
+def _answer_error(error: PodferryError) -> Response[str]:
+    if status_of(error) >= 500:
+        logger.error("request failed", extra={"code": error.code}, exc_info=error)
+    return problem_response(error, current_call().request_id)
+
+
+def _answer_malformed(error: RequestValidationError) -> Response[str]:
+    request_id = current_call().request_id
+    if is_about_path(error):
+        return problem_response(NotFoundError("nothing has an id of this form"), request_id)
+    return problem_response(validation_error(error), request_id)
+
+
+def _answer_no_route(resolver: APIGatewayHttpResolver, paths: dict[str, set[str]]) -> Response[str]:
+    event = resolver.current_event
+    refusal = refusal_for(paths, event.http_method, event.path)
+    return problem_response(refusal, current_call().request_id)
+
+
+def _answer_unexpected(error: Exception) -> Response[str]:
+    logger.error("unexpected error", exc_info=error)
+    return problem_response(unexpected(), current_call().request_id)
+
+
+def _request_id(event: Event, context: LambdaContext) -> str:
+    request_id = event.get("requestContext", {}).get("requestId")
+    return str(request_id or context.aws_request_id)
+
+
+def _raw(response: Response[str]) -> dict[str, Any]:
+    return {
+        "statusCode": response.status_code,
+        "headers": response.headers,
+        "body": response.body,
+        "isBase64Encoded": False,
+    }
+
+
+def _log(event: Event, answer: dict[str, Any], call: Call) -> None:
+    logger.info(
+        "request answered",
+        extra={
+            "request_id": call.request_id,
+            "route": f"{event['requestContext']['http']['method']} {event.get('rawPath')}",
+            "status": answer["statusCode"],
+            "account_id": call.principal.account_id,
+            "machine_id": call.principal.machine_id,
+        },
+    )

@@ -1,0 +1,1 @@
+"""What users send and get, as frozen models: the source of the API description."""

@@ -1,0 +1,83 @@
+"""Operations and their progress, as users see them."""
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from podferry.domain.command import Progress
+from podferry.domain.operation import Cause, Operation, OperationKind, OperationState
+from podferry.http.models.fields import Output
+from podferry.http.models.spec import RequirementsView
+
+
+class ProgressView(Output):
+    """How far a step is."""
+
+    phase: str
+    bytes_done: int
+    bytes_total: int | None
+    files_done: int
+    files_total: int | None
+    eta_seconds: float | None
+
+    @classmethod
+    def of(cls, progress: Progress) -> "ProgressView":
+        return cls(**{name: getattr(progress, name) for name in cls.model_fields})
+
+
+class MilestoneView(Output):
+    """When a phase was reached."""
+
+    phase: str
+    at: datetime
+
+
+class ErrorView(Output):
+    """Why something failed."""
+
+    code: str
+    detail: str
+
+    @classmethod
+    def of(cls, error: dict[str, Any] | None) -> "ErrorView | None":
+        if error is None:
+            return None
+        return cls(code=str(error.get("code")), detail=str(error.get("detail")))
+
+
+class OperationView(Output):
+    """One launch, start, stop or move."""
+
+    id: str
+    pod_id: str
+    kind: OperationKind
+    state: OperationState
+    cause: Cause
+    is_cancel_asked: bool
+    accept_loss: bool
+    requirements: RequirementsView | None = Field(
+        description="Given for this operation only; `null` means the pod's own."
+    )
+    machine_id: str | None
+    parent_id: str | None = Field(description="The move that this is a half of.")
+    halves: tuple[str, ...] = Field(description="Of a move: its stop and its start.")
+    progress: dict[str, ProgressView] = Field(description="By step.")
+    milestones: tuple[MilestoneView, ...]
+    result: dict[str, Any] | None = Field(description="The receipt, once it has succeeded.")
+    lost: tuple[str, ...] = Field(description="What was given up, when a loss was accepted.")
+    error: ErrorView | None
+    created_at: datetime
+    ended_at: datetime | None
+
+    @classmethod
+    def of(cls, operation: Operation, progress: dict[str, Progress]) -> "OperationView":
+        made = {"requirements", "progress", "milestones", "error"}
+        wanted = operation.requirements
+        return cls(
+            **{name: getattr(operation, name) for name in cls.model_fields.keys() - made},
+            requirements=None if wanted is None else RequirementsView.of(wanted),
+            progress={step: ProgressView.of(each) for step, each in progress.items()},
+            milestones=tuple(MilestoneView(phase=m.phase, at=m.at) for m in operation.milestones),
+            error=ErrorView.of(operation.error),
+        )

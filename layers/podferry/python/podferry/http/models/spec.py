@@ -1,0 +1,177 @@
+"""How a pod runs and what it needs, as users write it and see it."""
+
+from dataclasses import replace
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, Field
+
+from podferry.domain.offer import Requirements
+from podferry.domain.pod import RunSpec
+from podferry.http.models.fields import (
+    Input,
+    Integer,
+    Output,
+    Script,
+    Variables,
+    left_alone,
+    unique,
+)
+
+Image = Annotated[
+    str,
+    Field(
+        max_length=255,
+        pattern=r"^[a-z0-9][A-Za-z0-9._/:@-]*$",
+        description="A container image, for example `nvidia/cuda:12.4.1-base-ubuntu22.04`.",
+    ),
+]
+Port = Annotated[Integer, Field(ge=1, le=65535)]
+Ports = Annotated[
+    tuple[Port, ...],
+    Field(max_length=10, description="Ports of the pod that the provider opens to the world."),
+    AfterValidator(unique),
+]
+ServingPort = Annotated[
+    Port | None,
+    Field(description="The pod counts as running when this port accepts connections."),
+]
+StartTimeout = Annotated[
+    Integer, Field(ge=10, le=3600, description="How long the startup script may take.")
+]
+StopGrace = Annotated[
+    Integer, Field(ge=0, le=600, description="Between SIGTERM and capture at a stop.")
+]
+CapacityWait = Annotated[
+    Integer,
+    Field(ge=0, le=86400, description="How long a start may wait for an offer; 0 fails at once."),
+]
+GpuNames = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=64)], ...],
+    Field(max_length=20, description="Any of these; empty takes any GPU."),
+]
+GpuCount = Annotated[Integer, Field(ge=0, le=16, description="0 asks for no GPU.")]
+ProviderNames = Annotated[
+    tuple[Annotated[str, Field(pattern="^[a-z0-9_-]{1,32}$")], ...], Field(max_length=20)
+]
+Countries = Annotated[
+    tuple[Annotated[str, Field(pattern="^[A-Z]{2}$")], ...],
+    Field(max_length=50, description="ISO 3166 codes."),
+]
+Gib = Annotated[Integer, Field(ge=1, le=10_000)]
+Vcpus = Annotated[Integer, Field(ge=1, le=1024)]
+Price = Annotated[
+    Integer,
+    Field(ge=1, le=1_000_000_000, description="Micro-USD an hour: 250000 is $0.25."),
+]
+CaptureRules = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f]+$")], ...],
+    Field(max_length=100, description="What captures leave out or keep besides the defaults."),
+]
+
+
+class SpecBody(Input):
+    """How the pod runs on a machine, whichever it is."""
+
+    image: Image
+    startup_script: Script | None = None
+    on_stop_script: Script | None = None
+    environment: Variables = Field(default_factory=dict)
+    ports: Ports = ()
+    serving_port: ServingPort = None
+    start_timeout_seconds: StartTimeout = 600
+    stop_grace_seconds: StopGrace = 20
+    capacity_wait_seconds: CapacityWait = 0
+
+    def to_spec(self) -> RunSpec:
+        return RunSpec(**dict(self))
+
+
+class SpecPatch(Input):
+    """Changes to how the pod runs; a map or list that is given replaces the whole old one."""
+
+    image: Image = left_alone()
+    startup_script: Script | None = left_alone()
+    on_stop_script: Script | None = left_alone()
+    environment: Variables = left_alone()
+    ports: Ports = left_alone()
+    serving_port: ServingPort = left_alone()
+    start_timeout_seconds: StartTimeout = left_alone()
+    stop_grace_seconds: StopGrace = left_alone()
+    capacity_wait_seconds: CapacityWait = left_alone()
+
+    def applied_to(self, spec: RunSpec) -> RunSpec:
+        return replace(spec, **_given(self))
+
+
+class RequirementsBody(Input):
+    """What the pod needs of a machine; what is left out may be anything."""
+
+    gpu_names: GpuNames = ()
+    gpu_count: GpuCount = 1
+    min_vram_gib: Gib | None = None
+    min_vcpus: Vcpus | None = None
+    min_memory_gib: Gib | None = None
+    disk_gib: Gib = 20
+    providers: ProviderNames = ()
+    countries: Countries = ()
+    max_price_microusd_per_hour: Price | None = None
+
+    def to_requirements(self) -> Requirements:
+        return Requirements(**dict(self))
+
+
+class RequirementsPatch(Input):
+    """Changes to what the pod needs; `null` takes a limit away."""
+
+    gpu_names: GpuNames = left_alone()
+    gpu_count: GpuCount = left_alone()
+    min_vram_gib: Gib | None = left_alone()
+    min_vcpus: Vcpus | None = left_alone()
+    min_memory_gib: Gib | None = left_alone()
+    disk_gib: Gib = left_alone()
+    providers: ProviderNames = left_alone()
+    countries: Countries = left_alone()
+    max_price_microusd_per_hour: Price | None = left_alone()
+
+    def applied_to(self, requirements: Requirements) -> Requirements:
+        return replace(requirements, **_given(self))
+
+
+class SpecView(Output):
+    """How the pod runs on a machine."""
+
+    image: str
+    startup_script: str | None
+    on_stop_script: str | None
+    environment: dict[str, str]
+    ports: tuple[int, ...]
+    serving_port: int | None
+    start_timeout_seconds: int
+    stop_grace_seconds: int
+    capacity_wait_seconds: int
+
+    @classmethod
+    def of(cls, spec: RunSpec) -> "SpecView":
+        return cls(**{name: getattr(spec, name) for name in cls.model_fields})
+
+
+class RequirementsView(Output):
+    """What the pod needs of a machine."""
+
+    gpu_names: tuple[str, ...]
+    gpu_count: int
+    min_vram_gib: int | None
+    min_vcpus: int | None
+    min_memory_gib: int | None
+    disk_gib: int
+    providers: tuple[str, ...]
+    countries: tuple[str, ...]
+    max_price_microusd_per_hour: int | None
+
+    @classmethod
+    def of(cls, requirements: Requirements) -> "RequirementsView":
+        return cls(**{name: getattr(requirements, name) for name in cls.model_fields})
+
+
+def _given(patch: BaseModel) -> dict[str, Any]:
+    return {name: getattr(patch, name) for name in patch.model_fields_set}

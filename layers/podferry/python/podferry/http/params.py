@@ -1,0 +1,51 @@
+"""Parameters that several routes take: ids, pages, revisions, patience."""
+
+import re
+from typing import Annotated
+
+from aws_lambda_powertools.event_handler.openapi.params import Header, Path, Query
+
+from podferry.http.revision import IF_MATCH_PATTERN
+from podferry.http.waiting import PREFER_PATTERN
+
+_ULID = "[0-7][0-9a-hjkmnp-tv-z]{25}"
+
+PodId = Annotated[str, Path(pattern=f"^pod_{_ULID}$")]
+OperationId = Annotated[str, Path(pattern=f"^op_{_ULID}$")]
+EnvironmentId = Annotated[str, Path(pattern=f"^env_{_ULID}$")]
+VolumeId = Annotated[str, Path(pattern=f"^vol_{_ULID}$")]
+CommandId = Annotated[str, Path(pattern=f"^cmd_{_ULID}$")]
+KeyId = Annotated[str, Path(pattern=f"^key_{_ULID}$")]
+SshKeyId = Annotated[str, Path(pattern=f"^ssh_{_ULID}$")]
+
+VOLUME_ID_PATTERN = f"^vol_{_ULID}$"
+
+Limit = Annotated[int, Query(ge=1, le=100, description="Rows in a page.")]
+Cursor = Annotated[
+    str | None,
+    Query(min_length=1, max_length=1024, description="`next_cursor` of the page before this one."),
+]
+Prefer = Annotated[
+    str | None,
+    Header(
+        pattern=PREFER_PATTERN,
+        max_length=64,
+        description="`wait=<seconds>` (at most 25): answer when it has ended, or then.",
+    ),
+]
+IfMatch = Annotated[
+    str | None,
+    Header(
+        alias="If-Match",
+        pattern=IF_MATCH_PATTERN,
+        max_length=256,
+        description="The ETag that the change is based on; refused with 412 if it moved.",
+    ),
+]
+
+DEFAULT_LIMIT = 50
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether the whole text has the form, as the API description says."""
+    return re.fullmatch(pattern.removeprefix("^").removesuffix("$"), text) is not None

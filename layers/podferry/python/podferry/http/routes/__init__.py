@@ -1,0 +1,1 @@
+"""The routes of users, one module for each area."""

@@ -1,0 +1,132 @@
+"""A GPU market, as all of them look to us.
+
+Adapters translate and nothing else: no retry, no sleep, no rate limit, no logging of bodies (they
+hold tokens). "Not yet" is an answer. `ProviderBusyError` means that repeating the call is safe.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from podferry.domain.machine import PublicPort
+from podferry.domain.offer import Offer, Requirements
+
+
+class ViewState(StrEnum):
+    """What a provider says of a machine. `running` is not our `ready`: only the agent says that."""
+
+    PROVISIONING = "provisioning"
+    STARTING = "starting"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    LOST = "lost"
+    TERMINATING = "terminating"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineView:
+    """One machine as its provider shows it."""
+
+    provider_id: str
+    stamp: str | None
+    state: ViewState
+    raw_status: str
+    reason: str | None = None
+    price_microusd_per_hour: int | None = None
+    ports: tuple[PublicPort, ...] = ()
+    billing_started_at: datetime | None = None
+    billing_ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRequest:
+    """Everything a provider needs to start a machine for us."""
+
+    stamp: str
+    offer: Offer
+    image: str
+    bootstrap: str
+    """A POSIX shell script that becomes the container's first process."""
+    environment: dict[str, str] = field(default_factory=dict)
+    ports: tuple[int, ...] = ()
+    ssh_public_key: str | None = None
+    disk_gib: int = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudTraits:
+    """Differences between providers, as data."""
+
+    boot_deadline_seconds: int
+    """After this long without a sign of the agent a boot counts as failed."""
+    poll_seconds: int
+    """How often one machine may be looked at."""
+    listing_settles_seconds: int
+    """A machine that was just created may be missing from lists for this long."""
+    gone_machines_stay_listed: bool
+    """Whether a get or list still shows a machine that ended (with an ended status)."""
+
+
+class GpuCloud(Protocol):
+    """One provider with one key."""
+
+    name: str
+    traits: CloudTraits
+
+    def list_offers(self, wanted: Requirements) -> list[Offer]:
+        """What can be rented now; requirements may be used to narrow, the caller filters anyway.
+
+        Raises:
+            ProviderBusyError, ProviderRefusedError.
+        """
+
+    def create(self, request: LaunchRequest) -> str:
+        """Rent a machine and return the provider's id for it. NOT safe to call twice.
+
+        Raises:
+            NoCapacityError, OfferGoneError, QuotaExceededError: nothing was made; try another.
+            ProviderRefusedError: nothing was made; trying again does not help.
+            ProviderBusyError: surely nothing was made (for example 429).
+            OutcomeUnknownError: time-out, cut connection or 5xx: look by stamp.
+        """
+
+    def find(self, stamp: str) -> list[MachineView]:
+        """Every machine with this stamp that the provider's complete listing shows.
+
+        Raises:
+            ProviderBusyError, ProviderRefusedError.
+        """
+
+    def get(self, provider_id: str) -> MachineView:
+        """One machine; `state` is `gone` only if the provider says so or has no such machine.
+
+        Raises:
+            ProviderBusyError, ProviderRefusedError.
+        """
+
+    def give_up(self, provider_id: str) -> None:
+        """Ask the provider to end the machine; one that is gone already is success.
+
+        Returning means that the request was taken, not that the machine is gone: see `get`.
+
+        Raises:
+            NotGoneYetError: it cannot be ended in its present state; ask again.
+            ProviderBusyError, ProviderRefusedError.
+        """
+
+
+class GpuClouds(Protocol):
+    """The providers that this deployment has a key for."""
+
+    def names(self) -> list[str]:
+        """Names of the providers with a key, sorted."""
+
+    def get(self, name: str) -> GpuCloud:
+        """The provider, wrapped with time limits, polite rates and logging.
+
+        Raises:
+            ProviderRefusedError: no key for it, or no such provider.
+        """

@@ -1,0 +1,55 @@
+"""Where snapshots are kept: one bucket for environments, one for volumes."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from podferry.domain.snapshot import SnapshotKind
+
+
+@dataclass(frozen=True, slots=True)
+class SignedUpload:
+    """A short-lived right to write one object once: PUT `url` with exactly these headers."""
+
+    url: str
+    headers: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFacts:
+    """What the store itself says of an object. `sha256` is hex, `None` if it keeps none."""
+
+    size: int
+    sha256: str | None
+
+
+class SnapshotObjects(Protocol):
+    """Objects are written once, by agents, through signed URLs; we only read and sign.
+
+    All methods may be called any number of times; none waits for an agent.
+    """
+
+    def sign_upload(self, kind: SnapshotKind, key: str, size: int, sha256: str) -> SignedUpload:
+        """A URL that stores exactly these bytes under `key`, unless the key exists (412)."""
+
+    def sign_download(self, kind: SnapshotKind, key: str) -> str:
+        """A URL that reads the object, whole or by range."""
+
+    def facts(self, kind: SnapshotKind, key: str) -> ObjectFacts | None:
+        """Size and checksum as the store has them; `None` if there is no such object."""
+
+    def read(self, kind: SnapshotKind, key: str) -> bytes:
+        """The whole object; for roots and pages only.
+
+        Raises:
+            SnapshotMissingError: no such object.
+        """
+
+
+class AgentBundle(Protocol):
+    """The program that a machine fetches at boot."""
+
+    def url(self) -> str:
+        """A URL that any machine can fetch the bundle from within the hour, without TLS tools."""
+
+    def sha256(self) -> str:
+        """Hex digest of the bundle, pinned at deployment."""

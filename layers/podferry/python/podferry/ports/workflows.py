@@ -1,0 +1,31 @@
+"""The engine that runs operations step by step."""
+
+from enum import StrEnum
+from typing import Any, Protocol
+
+
+class Workflow(StrEnum):
+    """The workflow files in `infra/workflows/`."""
+
+    LAUNCH = "launch"
+    STOP = "stop"
+    MOVE = "move"
+
+
+class Workflows(Protocol):
+    """Executions are named after operations, tokens belong to waiting steps."""
+
+    def start(self, workflow: Workflow, name: str, operation_id: str) -> None:
+        """Start an execution; if one of that name exists already, that is success."""
+
+    def is_running(self, workflow: Workflow, name: str) -> bool:
+        """Whether the execution exists and has not ended."""
+
+    def succeed(self, task_token: str, output: dict[str, Any]) -> bool:
+        """Answer a waiting step; `False` if nobody waits for this token any more."""
+
+    def fail(self, task_token: str, error: str, cause: str) -> bool:
+        """Fail a waiting step with an error name of `domain/errors.py`; `False` as above."""
+
+    def beat(self, task_token: str) -> bool:
+        """Keep a waiting step's heartbeat alive; `False` as above."""

@@ -1,0 +1,156 @@
+"""Heartbeats carry health and progress up and commands down."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from podferry.domain.command import ENDED, Command, CommandState, Progress
+from podferry.domain.machine import Machine, MachineState, Pulse
+from podferry.domain.operation import Operation
+from podferry.domain.principal import Principal
+from podferry.ports.store import Change, Create, Update
+from podferry.ports.workflows import Workflows
+from podferry.services.agent.membership import current_machine
+from podferry.services.agent.register import BUSY_HEARTBEAT_SECONDS
+from podferry.services.commands import answer_step, closed
+from podferry.services.records import Records
+
+RESTING_HEARTBEAT_SECONDS = 10.0
+STAYS_BUSY = timedelta(seconds=60)
+PULSE_EVERY = timedelta(seconds=4)
+"""Health is stored at most this often; reports of commands are never held back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandReport:
+    """What the agent says of a command: `running`, `succeeded` or `failed`."""
+
+    id: str
+    state: CommandState
+    progress: Progress | None = None
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """One heartbeat."""
+
+    boot_id: str
+    workload: dict[str, Any]
+    metrics: dict[str, Any]
+    reports: tuple[CommandReport, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeatReply:
+    """Commands to carry out, and ids whose end has arrived for good."""
+
+    heartbeat_seconds: float
+    commands: tuple[Command, ...] = ()
+    forget: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Reports may come twice, late or out of order; a command's end is final."""
+
+    records: Records
+    workflows: Workflows
+
+    def beat(self, principal: Principal, beat: Beat) -> BeatReply:
+        """Take the reports, keep the waiting steps alive, hand out commands.
+
+        Raises:
+            EpochStaleError: the machine must end itself.
+        """
+        machine = current_machine(self.records, principal)
+        forget = tuple(r.id for r in beat.reports if self._take(machine, r))
+        page = self.records.store.list_owned(Command, machine.id, limit=100, newest_first=False)
+        # The list may lag: a command that has just ended must not go out again.
+        open_commands = tuple(c for c in page.items if c.id not in forget)
+        is_busy = bool(open_commands or beat.reports) or machine.state != MachineState.READY
+        busy_until = self._pulse(machine, beat, is_busy=is_busy)
+        stays_busy = is_busy or self.records.now() < busy_until
+        return BeatReply(
+            heartbeat_seconds=BUSY_HEARTBEAT_SECONDS if stays_busy else RESTING_HEARTBEAT_SECONDS,
+            commands=open_commands,
+            forget=forget,
+        )
+
+    def _take(self, machine: Machine, report: CommandReport) -> bool:
+        """Store the report; true if the agent may forget the command."""
+        command = self.records.store.find(Command, report.id)
+        if command is None or command.machine_id != machine.id:
+            return True  # Its row expired, or it was never this machine's: nobody waits for it.
+        if command.state in ENDED:
+            self._answer(command)
+            return True
+        if report.state == CommandState.RUNNING:
+            self._progress(command, report)
+            return False
+        self.records.apply(lambda: self._end(report))
+        self._answer(self.records.store.get(Command, report.id))
+        return True
+
+    def _progress(self, command: Command, report: CommandReport) -> None:
+        def plan() -> Sequence[Change]:
+            fresh = self.records.store.get(Command, command.id)
+            if fresh.state in ENDED:
+                return []
+            state = CommandState.RUNNING
+            if (fresh.state, fresh.progress) == (state, report.progress):
+                return []
+            return [Update(replace(fresh, state=state, progress=report.progress))]
+
+        self.records.apply(plan)
+        if command.task_token is not None:
+            self.workflows.beat(command.task_token)
+        self._beat_waiter(command)
+
+    def _beat_waiter(self, command: Command) -> None:
+        if command.operation_id is None:
+            return
+        operation = self.records.store.get(Operation, command.operation_id)
+        if operation.waiter_token is not None:
+            self.workflows.beat(operation.waiter_token)
+
+    def _end(self, report: CommandReport) -> Sequence[Change]:
+        command = self.records.store.get(Command, report.id)
+        if command.state in ENDED:
+            return []
+        error = report.error
+        if report.state == CommandState.FAILED and error is None:
+            error = {"code": "unexplained", "detail": "the agent gave no reason"}
+        if report.state == CommandState.SUCCEEDED:
+            error = None
+        return [Update(closed(command, self.records, result=report.result, error=error))]
+
+    def _answer(self, command: Command) -> None:
+        """Answering twice is harmless: a token is good for one answer."""
+        if command.task_token is not None:
+            answer_step(self.workflows, command, command.task_token)
+
+    def _pulse(self, machine: Machine, beat: Beat, *, is_busy: bool) -> datetime:
+        now = self.records.now()
+        present = self.records.store.find(Pulse, machine.id)
+        busy_until = now + STAYS_BUSY if is_busy else now
+        if present is not None:
+            busy_until = max(busy_until, present.busy_until)
+            is_same = (present.workload, present.boot_id) == (beat.workload, beat.boot_id)
+            if is_same and now - present.heard_at < PULSE_EVERY:
+                return busy_until
+        pulse = Pulse(
+            id=machine.id,
+            account_id=machine.account_id,
+            created_at=machine.created_at,
+            revision=0 if present is None else present.revision,
+            heard_at=now,
+            boot_id=beat.boot_id,
+            busy_until=busy_until,
+            workload=beat.workload,
+            metrics=beat.metrics,
+        )
+        self.records.store.commit(Create(pulse) if present is None else Update(pulse))
+        return busy_until

@@ -1,0 +1,201 @@
+"""Short-lived URLs for named objects, and the hand-in of a finished capture (promise 11)."""
+
+import re
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from podferry.domain.errors import (
+    EpochStaleError,
+    FieldProblem,
+    InvalidRequestError,
+    NotFoundError,
+    WrongStateError,
+)
+from podferry.domain.manifest import NeededObject
+from podferry.domain.pod import Pod
+from podferry.domain.principal import Principal
+from podferry.domain.snapshot import Snapshot, SnapshotState, StoredObject, object_key
+from podferry.ports.objects import SignedUpload, SnapshotObjects
+from podferry.ports.store import Change, Update
+from podferry.services.agent.membership import current_machine
+from podferry.services.records import Records
+from podferry.services.verification import VerifySnapshot
+
+ROOT = "root"
+LARGEST_OBJECT = 64 * 1024 * 1024
+_HASHED = re.compile(r"(?:packs|pages)/([0-9a-f]{64})")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_KEPT_ROOTS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class WantedObject:
+    """An object that a restore asks for, in the snapshot that stored it."""
+
+    snapshot_id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignUploads:
+    """A machine can add objects under its own open snapshot, and nothing else."""
+
+    records: Records
+    objects: SnapshotObjects
+
+    def sign(
+        self, principal: Principal, snapshot_id: str, wanted: Sequence[StoredObject]
+    ) -> list[SignedUpload]:
+        """One URL for each object, in order.
+
+        Raises:
+            InvalidRequestError: a name, size or hash that no object of ours can have.
+            NotFoundError, WrongStateError, EpochStaleError: see `own_open`.
+        """
+        snapshot = own_open(self.records, principal, snapshot_id)
+        _check_uploads(wanted)
+        return [
+            self.objects.sign_upload(
+                snapshot.kind,
+                object_key(snapshot.account_id, snapshot.id, one.name),
+                one.size,
+                one.sha256,
+            )
+            for one in wanted
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class SignDownloads:
+    """A machine can read the committed snapshots of its own pod, object by named object."""
+
+    records: Records
+    objects: SnapshotObjects
+    verify: VerifySnapshot
+    _roots: OrderedDict[str, frozenset[tuple[str, str]]] = field(default_factory=OrderedDict)
+
+    def sign(
+        self, principal: Principal, snapshot_id: str, wanted: Sequence[WantedObject]
+    ) -> list[str]:
+        """One URL for each object, in order.
+
+        Raises:
+            NotFoundError: no such snapshot of this pod, or an object that it does not need.
+            EpochStaleError: the machine is no longer its pod's.
+        """
+        machine = current_machine(self.records, principal)
+        pod = self.records.store.get(Pod, machine.pod_id)
+        snapshot = self.records.store.find(Snapshot, snapshot_id)
+        subjects = {pod.environment_id, pod.volume_id}
+        if snapshot is None or snapshot.subject_id not in subjects:
+            raise NotFoundError(f"no snapshot {snapshot_id} of pod {pod.id}")
+        if snapshot.state != SnapshotState.COMMITTED:
+            raise NotFoundError(f"snapshot {snapshot_id} is not committed")
+        self._check(snapshot, wanted)
+        return [
+            self.objects.sign_download(
+                snapshot.kind, object_key(snapshot.account_id, one.snapshot_id, one.name)
+            )
+            for one in wanted
+        ]
+
+    def _check(self, snapshot: Snapshot, wanted: Sequence[WantedObject]) -> None:
+        for one in wanted:
+            if (one.snapshot_id, one.name) == (snapshot.id, ROOT):
+                continue
+            if (one.snapshot_id, one.name) not in self._needed(snapshot):
+                raise NotFoundError(
+                    f"snapshot {snapshot.id} does not need {one.name} of {one.snapshot_id}"
+                )
+
+    def _needed(self, snapshot: Snapshot) -> frozenset[tuple[str, str]]:
+        """What the root lists; committed roots never change, so a few are kept in memory."""
+        if snapshot.id not in self._roots:
+            needed: Sequence[NeededObject] = self.verify.read_root(snapshot).needed
+            self._roots[snapshot.id] = frozenset((n.snapshot_id, n.name) for n in needed)
+            if len(self._roots) > _KEPT_ROOTS:
+                self._roots.popitem(last=False)
+        return self._roots[snapshot.id]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCapture:
+    """The agent's part of a capture ends here; whether it counts is decided by verification."""
+
+    records: Records
+
+    def commit(
+        self, principal: Principal, snapshot_id: str, root: StoredObject, summary: dict[str, Any]
+    ) -> None:
+        """Note the root; the same root again is the same hand-in.
+
+        Raises:
+            InvalidRequestError: the root's name, size or hash is impossible.
+            WrongStateError: another root was handed in.
+            NotFoundError, EpochStaleError: see `own_open`.
+        """
+        _check_uploads([root])
+        if root.name != ROOT:
+            raise InvalidRequestError(f"root.name is {root.name!r}; it must be {ROOT!r}")
+
+        def plan() -> Sequence[Change]:
+            snapshot = self.records.store.find(Snapshot, snapshot_id)
+            if snapshot is not None and snapshot.root == root:
+                return []
+            snapshot = own_open(self.records, principal, snapshot_id)
+            captured = replace(
+                snapshot,
+                state=SnapshotState.CAPTURED,
+                root=root,
+                summary=summary,
+                captured_at=self.records.now(),
+            )
+            return [Update(captured)]
+
+        self.records.apply(plan)
+
+
+def own_open(records: Records, principal: Principal, snapshot_id: str) -> Snapshot:
+    """The open snapshot that this machine may write.
+
+    Raises:
+        NotFoundError: no such snapshot of this machine.
+        WrongStateError: it is not open.
+        EpochStaleError: the machine is no longer its pod's, or the snapshot is of another epoch.
+    """
+    machine = current_machine(records, principal)
+    snapshot = records.store.find(Snapshot, snapshot_id)
+    if snapshot is None or snapshot.machine_id != machine.id:
+        raise NotFoundError(f"no snapshot {snapshot_id} of machine {machine.id}")
+    if snapshot.epoch != machine.epoch:
+        raise EpochStaleError(f"snapshot {snapshot_id} belongs to epoch {snapshot.epoch}")
+    if snapshot.state != SnapshotState.OPEN:
+        raise WrongStateError(f"snapshot {snapshot_id} is {snapshot.state}, not open")
+    return snapshot
+
+
+def _check_uploads(wanted: Sequence[StoredObject]) -> None:
+    problems = [
+        FieldProblem(where=f"/objects/{index}", problem=problem)
+        for index, one in enumerate(wanted)
+        if (problem := _problem(one)) is not None
+    ]
+    if problems:
+        raise InvalidRequestError("objects cannot be stored as named", fields=tuple(problems))
+
+
+def _problem(one: StoredObject) -> str | None:
+    if not 0 < one.size <= LARGEST_OBJECT:
+        return f"size {one.size} is not within 1..{LARGEST_OBJECT}"
+    if _DIGEST.fullmatch(one.sha256) is None:
+        return "sha256 is not 64 hex digits"
+    if one.name == ROOT:
+        return None
+    named = _HASHED.fullmatch(one.name)
+    if named is None:
+        return f"name {one.name!r} is not root, packs/<sha256> or pages/<sha256>"
+    if named.group(1) != one.sha256:
+        return "the name is not the sha256 of the object"
+    return None

@@ -1,0 +1,70 @@
+"""Withdraw the wish behind a running operation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from podferry.domain.command import ENDED, Command
+from podferry.domain.errors import WrongStateError
+from podferry.domain.operation import Operation, OperationKind, OperationState
+from podferry.domain.pod import Desired
+from podferry.ports.store import Change, Update
+from podferry.ports.workflows import Workflows
+from podferry.services.operations import Operations
+from podferry.services.records import Records
+
+
+@dataclass(frozen=True, slots=True)
+class CancelOperation:
+    """Cancel: every later step sees the mark in its own conditional write and turns back."""
+
+    records: Records
+    operations: Operations
+    workflows: Workflows
+
+    def ask(self, account_id: str, operation_id: str) -> Operation:
+        """Mark the operation and wake the step that waits; doing it twice is one cancel.
+
+        Raises:
+            NotFoundError: no such operation.
+            WrongStateError: it ended, or its effect can no longer be undone.
+        """
+        operation = self.records.get_own(Operation, account_id, operation_id)
+        self._mark(operation.id)
+        for half in operation.halves:
+            child = self.records.store.find(Operation, half)
+            if child is not None and child.is_active and not child.is_point_of_no_return:
+                self._mark(half)
+        return self.operations.load(operation_id)
+
+    def _mark(self, operation_id: str) -> None:
+        def plan() -> Sequence[Change]:
+            operation = self.operations.load(operation_id)
+            if operation.state != OperationState.RUNNING:
+                raise WrongStateError(f"operation {operation.id} is {operation.state} already")
+            if operation.is_point_of_no_return:
+                raise WrongStateError(
+                    f"operation {operation.id} has committed its snapshots and gives the machine "
+                    "up; start the pod again when it is done"
+                )
+            if operation.is_cancel_asked:
+                return []
+            pod = self.operations.pod_of(operation)
+            desired = Desired.RUNNING
+            if operation.kind in {OperationKind.LAUNCH, OperationKind.START}:
+                desired = Desired.STOPPED
+            return [
+                Update(replace(operation, is_cancel_asked=True)),
+                Update(replace(pod, desired=desired)),
+                self.records.pod_event(pod, "operation.cancel_asked", operation),
+            ]
+
+        self.records.apply(plan)
+        self._wake(self.operations.load(operation_id))
+
+    def _wake(self, operation: Operation) -> None:
+        for command_id in operation.commands:
+            command = self.records.store.get(Command, command_id)
+            if command.state not in ENDED and command.task_token is not None:
+                self.workflows.fail(
+                    command.task_token, "OperationCancelledError", "cancelled by the user"
+                )

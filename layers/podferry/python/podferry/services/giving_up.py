@@ -1,0 +1,183 @@
+"""Give a machine up and follow it until the provider proves it gone (promises 1 and 3)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from podferry.domain.billing import cost_microusd
+from podferry.domain.errors import CloudError, InternalError
+from podferry.domain.machine import FINAL_STATES, Clearance, Machine, MachineState
+from podferry.domain.pod import Pod
+from podferry.ports.gpu_cloud import CloudTraits, GpuClouds, MachineView, ViewState
+from podferry.ports.store import Change, Update
+from podferry.ports.surroundings import Signals
+from podferry.services.operations import Operations
+from podferry.services.records import Records
+
+FIRST_WAIT_SECONDS = 1
+LONGEST_WAIT_SECONDS = 60
+STUCK_AFTER = timedelta(minutes=10)
+BETWEEN_LISTINGS = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Ask, look, and ask again; errors and time-outs of a provider prove nothing."""
+
+    records: Records
+    operations: Operations
+    clouds: GpuClouds
+    signals: Signals
+
+    def ask(self, machine_id: str) -> dict[str, Any]:
+        """Ask the provider to end the machine; safe to repeat.
+
+        Raises:
+            InternalError: the machine holds data and nothing clears it to be given up.
+        """
+        machine = self.records.store.get(Machine, machine_id)
+        if machine.state in FINAL_STATES:
+            return {}
+        if machine.clearance is None:
+            raise InternalError(f"machine {machine.id} may not be given up: nothing clears it")
+        note = self._ask_provider(machine)
+        self._terminating(machine, note)
+        return {}
+
+    def look(self, machine_id: str) -> dict[str, Any]:
+        """`{"is_gone": true}`, or false with the seconds to wait before asking again."""
+        machine = self.records.store.get(Machine, machine_id)
+        if machine.state in FINAL_STATES:
+            return {"is_gone": True}
+        if self._is_proven_gone(machine):
+            self._released(machine)
+            return {"is_gone": True}
+        asked = machine.give_up_at or machine.created_at
+        if self.records.now() - asked > STUCK_AFTER:
+            self.signals.count("MachineStuckTerminating")
+        wait = min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** max(0, _tries(machine) - 2))
+        return {"is_gone": False, "wait_seconds": wait}
+
+    def _ask_provider(self, machine: Machine) -> str | None:
+        """`None` if the provider took it, else why not; it is asked again after a look."""
+        if machine.provider_id is None:
+            return None
+        try:
+            self.clouds.get(machine.offer.provider).give_up(machine.provider_id)
+        except CloudError as error:
+            self.signals.count("GiveUpRefused")
+            return error.detail
+        return None
+
+    def _is_proven_gone(self, machine: Machine) -> bool:
+        if machine.provider_id is None:
+            # No create call was made for it, or the provider said that it made nothing.
+            return machine.state == MachineState.INTENDED or machine.requested_at is None
+        try:
+            cloud = self.clouds.get(machine.offer.provider)
+            view = cloud.get(machine.provider_id)
+            if view.state == ViewState.FAILED or view.billing_ended_at is not None:
+                return True
+            if view.state != ViewState.GONE:
+                self._seen(machine)
+                return False
+            if view.raw_status != "not_found":
+                return True
+            return self._is_missing_twice(machine, cloud.find(machine.stamp), cloud.traits)
+        except CloudError:
+            self.signals.count("GiveUpLookFailed")
+            return False
+
+    def _is_missing_twice(
+        self, machine: Machine, listed: list[MachineView], traits: CloudTraits
+    ) -> bool:
+        """Not found counts only when two complete listings, some time apart, agree."""
+        if any(view.state != ViewState.GONE for view in listed):
+            self._seen(machine)
+            return False
+        now = self.records.now()
+        age = (now - (machine.requested_at or machine.created_at)).total_seconds()
+        if machine.missing_since is None:
+            self._note_missing(machine, now)
+            return False
+        return now - machine.missing_since >= BETWEEN_LISTINGS and (
+            age > traits.listing_settles_seconds
+        )
+
+    def _seen(self, machine: Machine) -> None:
+        if machine.missing_since is not None:
+            self._note_missing(machine, None)
+
+    def _note_missing(self, machine: Machine, since: datetime | None) -> None:
+        def plan() -> Sequence[Change]:
+            fresh = self.records.store.get(Machine, machine.id)
+            return [Update(replace(fresh, missing_since=since))]
+
+        self.records.apply(plan)
+
+    def _terminating(self, machine: Machine, note: str | None) -> None:
+        def plan() -> Sequence[Change]:
+            fresh = self.records.store.get(Machine, machine.id)
+            if fresh.state in FINAL_STATES:
+                return []
+            asked = replace(
+                fresh,
+                state=MachineState.TERMINATING,
+                give_up_at=fresh.give_up_at or self.records.now(),
+                give_up_attempts=fresh.give_up_attempts + 1,
+            )
+            is_first = fresh.state != MachineState.TERMINATING
+            changes: list[Change] = [Update(asked)]
+            if is_first or note is not None:
+                pod = self.records.store.get(Pod, fresh.pod_id)
+                kind = "machine.terminating" if note is None else "machine.give_up_refused"
+                evidence = {"machine_id": fresh.id, "clearance": fresh.clearance, "note": note}
+                changes.append(self.records.pod_event(pod, kind, None, **evidence))
+            return changes
+
+        self.records.apply(plan)
+
+    def _released(self, machine: Machine) -> None:
+        def plan() -> Sequence[Change]:
+            fresh = self.records.store.get(Machine, machine.id)
+            if fresh.state in FINAL_STATES:
+                return []
+            pod = self.records.store.get(Pod, fresh.pod_id)
+            gone = replace(fresh, state=MachineState.RELEASED, released_at=self.records.now())
+            return [
+                Update(gone),
+                self.records.pod_event(
+                    pod,
+                    "machine.released",
+                    None,
+                    machine_id=fresh.id,
+                    cost_microusd=machine_cost(gone),
+                ),
+            ]
+
+        self.records.apply(plan)
+
+
+def clear(machine: Machine, clearance: Clearance) -> Machine:
+    """The machine with the ground on which it may be given up.
+
+    Raises:
+        InternalError: the ground does not fit a machine that holds data.
+    """
+    if clearance == Clearance.NEVER_READY and machine.holds_data:
+        raise InternalError(f"machine {machine.id} was ready: it may hold data")
+    return replace(machine, clearance=machine.clearance or clearance)
+
+
+def machine_cost(machine: Machine) -> int:
+    """What the machine cost from the start of its billing to its proven end, micro-USD."""
+    started = machine.billing_started_at or machine.registered_at
+    if started is None or machine.released_at is None:
+        return 0
+    price = machine.price_microusd_per_hour or machine.offer.price_microusd_per_hour
+    return cost_microusd(machine.offer.billing, price, started, machine.released_at)
+
+
+def _tries(machine: Machine) -> int:
+    return min(machine.give_up_attempts, 10)

@@ -1,0 +1,1 @@
+"""The steps of a launch: restore, then ready. Each may run any number of times."""

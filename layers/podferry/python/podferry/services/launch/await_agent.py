@@ -1,0 +1,128 @@
+"""Wait for the agent's registration, watching what the provider says meanwhile."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from podferry.domain.errors import BootFailedError, PriceRaisedError, ProviderBusyError
+from podferry.domain.machine import Machine, MachineState
+from podferry.domain.operation import Operation
+from podferry.domain.pod import Pod, PodState
+from podferry.ports.gpu_cloud import GpuCloud, GpuClouds, MachineView, ViewState
+from podferry.ports.store import Change, Update
+from podferry.services.operations import Operations
+from podferry.services.records import Records
+
+WAIT_SECONDS = 1
+DEAD = {
+    ViewState.FAILED: "the provider reports that it failed",
+    ViewState.GONE: "the provider reports that it is gone",
+    ViewState.LOST: "the provider reports its host as lost",
+    ViewState.STOPPED: "the provider reports that it stopped",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitAgent:
+    """One look; the workflow waits between looks."""
+
+    records: Records
+    operations: Operations
+    clouds: GpuClouds
+
+    def run(self, operation_id: str) -> dict[str, Any]:
+        """`{"is_registered": true}`, or false with the seconds to wait before the next look.
+
+        Raises:
+            BootFailedError: the deadline is over, or the provider says it will not come.
+            PriceRaisedError: the contract costs more than the pod's cap.
+            OperationCancelledError: no longer wanted.
+        """
+        operation = self.operations.load(operation_id)
+        self.operations.check_wanted(operation)
+        machine = self.records.store.get(Machine, operation.machine_id or "")
+        cloud = self.clouds.get(machine.offer.provider)
+        # At least one look is taken: the contract's price and the ports come from it.
+        if machine.looked_at is None or machine.registered_at is None:
+            machine = self._look(operation, machine, cloud)
+        if machine.registered_at is not None:
+            self._restoring(operation.id)
+            return {"is_registered": True}
+        self._check_deadline(machine, cloud)
+        return {"is_registered": False, "wait_seconds": WAIT_SECONDS}
+
+    def _look(self, operation: Operation, machine: Machine, cloud: GpuCloud) -> Machine:
+        now = self.records.now()
+        pause = timedelta(seconds=cloud.traits.poll_seconds)
+        if machine.looked_at is not None and now - machine.looked_at < pause:
+            return machine
+        try:
+            view = cloud.get(machine.provider_id or "")
+        except ProviderBusyError:
+            return machine  # A look that failed proves nothing; the deadline still runs.
+        self._check_view(operation, machine, view, cloud)
+
+        def plan() -> Sequence[Change]:
+            fresh = self.records.store.get(Machine, machine.id)
+            booting = view.state == ViewState.STARTING and fresh.registered_at is None
+            return [
+                Update(
+                    replace(
+                        fresh,
+                        state=MachineState.BOOTING if booting else fresh.state,
+                        ports=view.ports or fresh.ports,
+                        price_microusd_per_hour=(
+                            view.price_microusd_per_hour or fresh.price_microusd_per_hour
+                        ),
+                        billing_started_at=fresh.billing_started_at or view.billing_started_at,
+                        looked_at=now,
+                    )
+                )
+            ]
+
+        self.records.apply(plan)
+        return self.records.store.get(Machine, machine.id)
+
+    def _check_view(
+        self, operation: Operation, machine: Machine, view: MachineView, cloud: GpuCloud
+    ) -> None:
+        asked = machine.requested_at or machine.created_at
+        age = (self.records.now() - asked).total_seconds()
+        is_young = age < cloud.traits.listing_settles_seconds
+        if view.state == ViewState.GONE and view.raw_status == "not_found" and is_young:
+            return  # Not visible yet: a young machine that is missing proves nothing.
+        if view.state in DEAD:
+            raise BootFailedError(f"machine {machine.id}: {DEAD[view.state]} ({view.raw_status})")
+        pod = self.operations.pod_of(operation)
+        cap = (operation.requirements or pod.requirements).max_price_microusd_per_hour
+        price = view.price_microusd_per_hour
+        if cap is not None and price is not None and price > cap:
+            raise PriceRaisedError(
+                f"machine {machine.id} costs {price} micro-USD per hour, the cap is {cap}"
+            )
+
+    def _check_deadline(self, machine: Machine, cloud: GpuCloud) -> None:
+        asked = machine.requested_at or machine.created_at
+        age = (self.records.now() - asked).total_seconds()
+        if age > cloud.traits.boot_deadline_seconds:
+            raise BootFailedError(
+                f"machine {machine.id}: its agent did not report within "
+                f"{cloud.traits.boot_deadline_seconds} s"
+            )
+
+    def _restoring(self, operation_id: str) -> None:
+        def plan() -> Sequence[Change]:
+            operation = self.operations.load(operation_id)
+            pod: Pod = self.operations.pod_of(operation)
+            if pod.state != PodState.LAUNCHING:
+                return []
+            return [
+                Update(replace(pod, state=PodState.RESTORING)),
+                Update(self.operations.with_milestone(operation, "agent_registered")),
+                self.records.pod_event(
+                    pod, "pod.restoring", operation, machine_id=operation.machine_id
+                ),
+            ]
+
+        self.records.apply(plan)

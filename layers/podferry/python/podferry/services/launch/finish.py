@@ -1,0 +1,82 @@
+"""The last step of a launch: the pod is its user's again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from podferry.domain.command import Command, CommandState
+from podferry.domain.errors import InternalError
+from podferry.domain.machine import Machine, MachineState
+from podferry.domain.operation import Operation, OperationState
+from podferry.domain.pod import PodState
+from podferry.domain.volume import Volume
+from podferry.ports.store import Change, Check, Update
+from podferry.services.operations import Operations
+from podferry.services.records import Records
+
+
+@dataclass(frozen=True, slots=True)
+class FinishStart:
+    """Running: in one transaction with the proof that everything before it holds."""
+
+    records: Records
+    operations: Operations
+
+    def run(self, operation_id: str) -> dict[str, Any]:
+        """Raises: OperationCancelledError, ConflictError (run it again)."""
+        if self.operations.load(operation_id).state != OperationState.SUCCEEDED:
+            self.records.apply(lambda: self._plan(operation_id))
+        self.operations.answer_waiter(operation_id)
+        return {}
+
+    def _plan(self, operation_id: str) -> Sequence[Change]:
+        operation = self.operations.load(operation_id)
+        self.operations.check_wanted(operation)
+        pod = self.operations.pod_of(operation)
+        machine = self.records.store.get(Machine, operation.machine_id or "")
+        volume = self.records.store.get(Volume, pod.volume_id)
+        results = self._results(operation)
+        is_current = volume.epoch == machine.epoch and machine.clearance is None
+        if not is_current or machine.registered_at is None:
+            raise InternalError(f"machine {machine.id} is not the one that pod {pod.id} waits for")
+        now = self.records.now()
+        marked = self.operations.with_milestone(operation, "ready")
+        return [
+            Update(
+                replace(
+                    pod,
+                    state=PodState.RUNNING,
+                    operation_id=operation.parent_id,
+                    started_at=now,
+                    last_error=None,
+                )
+            ),
+            Update(replace(machine, state=MachineState.READY, ready_at=now)),
+            Update(
+                self.operations.ended(
+                    marked,
+                    OperationState.SUCCEEDED,
+                    result={"machine_id": machine.id, "offer": machine.offer.id, **results},
+                )
+            ),
+            Check(volume),
+            self.records.pod_event(
+                pod, "pod.running", operation, machine_id=machine.id, epoch=machine.epoch
+            ),
+        ]
+
+    def _results(self, operation: Operation) -> dict[str, Any]:
+        """What the agent reported, by step.
+
+        Raises:
+            InternalError: a command of this start did not succeed; then it is not running.
+        """
+        results: dict[str, Any] = {}
+        for command_id in operation.commands:
+            command = self.records.store.get(Command, command_id)
+            if command.machine_id != operation.machine_id:
+                continue
+            if command.state != CommandState.SUCCEEDED or command.step is None:
+                raise InternalError(f"command {command.id} is {command.state}, not succeeded")
+            results[command.step.replace("-", "_")] = command.result
+        return results

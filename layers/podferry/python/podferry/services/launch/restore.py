@@ -1,0 +1,127 @@
+"""Tell the machine to restore, and then to make itself usable."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from podferry.domain.account import Account, SshKey
+from podferry.domain.command import CommandKind
+from podferry.domain.errors import InternalError, MachineLostError
+from podferry.domain.machine import FINAL_STATES, Machine
+from podferry.domain.operation import Operation
+from podferry.domain.pod import Pod
+from podferry.domain.snapshot import SnapshotKind
+from podferry.ports.workflows import Workflows
+from podferry.services.commands import GiveCommand, Order
+from podferry.services.operations import Operations
+from podferry.services.records import Records
+
+RESTORE_SECONDS = 24 * 3600
+RUN_MARGIN_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreSnapshot:
+    """Restore the environment or the volume; nothing expected means nothing to do."""
+
+    records: Records
+    operations: Operations
+    workflows: Workflows
+    commands: GiveCommand
+    kind: SnapshotKind
+
+    def run(self, operation_id: str, task_token: str) -> None:
+        """Give the command; the agent's report answers the token.
+
+        Raises:
+            OperationCancelledError, MachineLostError, ConflictError (run it again).
+        """
+        operation = self.operations.load(operation_id)
+        self.operations.check_wanted(operation)
+        snapshot_id = operation.environment_snapshot_id
+        if self.kind == SnapshotKind.VOLUME:
+            snapshot_id = operation.volume_snapshot_id
+        if snapshot_id is None:
+            self.workflows.succeed(task_token, {"restored": None})
+            return
+        step = f"restore-{self.kind}"
+        earlier = self.commands.latest(operation, step)
+        if earlier is not None:
+            self.commands.resume(earlier, task_token)
+            return
+        pod = self.operations.pod_of(operation)
+        order = Order(
+            step=step,
+            kind=CommandKind.RESTORE,
+            arguments={
+                "kind": self.kind,
+                "snapshot_id": snapshot_id,
+                "chunk_key": self.records.store.get(Account, pod.account_id).chunk_key,
+                "rules": list(pod.capture_rules),
+                "ssh_authorized_keys": public_keys(self.records, pod),
+            },
+            timeout_seconds=RESTORE_SECONDS,
+        )
+        machine = machine_of(self.records, operation)
+        self.commands.give(operation, machine, order, task_token)
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitReady:
+    """Run the startup script and probe the pod: `running` means usable (promise 6)."""
+
+    records: Records
+    operations: Operations
+    commands: GiveCommand
+
+    def run(self, operation_id: str, task_token: str) -> None:
+        """Give the command; the agent's report answers the token.
+
+        Raises:
+            OperationCancelledError, MachineLostError, ConflictError (run it again).
+        """
+        operation = self.operations.load(operation_id)
+        self.operations.check_wanted(operation)
+        earlier = self.commands.latest(operation, "run")
+        if earlier is not None:
+            self.commands.resume(earlier, task_token)
+            return
+        pod = self.operations.pod_of(operation)
+        machine = machine_of(self.records, operation)
+        order = Order(
+            step="run",
+            kind=CommandKind.RUN,
+            arguments=_run_arguments(self.records, pod, machine),
+            timeout_seconds=pod.spec.start_timeout_seconds + RUN_MARGIN_SECONDS,
+        )
+        self.commands.give(operation, machine, order, task_token)
+
+
+def _run_arguments(records: Records, pod: Pod, machine: Machine) -> dict[str, Any]:
+    return {
+        "startup_script": pod.spec.startup_script,
+        "environment": {**pod.spec.environment, "PODFERRY_POD_ID": pod.id},
+        "ssh_authorized_keys": public_keys(records, pod),
+        "require_gpu": machine.offer.gpu_count > 0,
+        "timeout_seconds": pod.spec.start_timeout_seconds,
+        "port": pod.spec.serving_port,
+    }
+
+
+def public_keys(records: Records, pod: Pod) -> list[str]:
+    """The account's SSH keys, oldest first."""
+    page = records.store.list_owned(SshKey, pod.account_id, limit=100, newest_first=False)
+    return [key.public_key for key in page.items]
+
+
+def machine_of(records: Records, operation: Operation) -> Machine:
+    """The operation's machine.
+
+    Raises:
+        MachineLostError: it is given up or proven gone.
+    """
+    if operation.machine_id is None:
+        raise InternalError(f"operation {operation.id} has no machine")
+    machine = records.store.get(Machine, operation.machine_id)
+    if machine.state in FINAL_STATES:
+        raise MachineLostError(f"machine {machine.id} is {machine.state}")
+    return machine

@@ -1,0 +1,51 @@
+"""Move a pod: stop it, then start it elsewhere; the new place is looked for first."""
+
+from dataclasses import dataclass, replace
+
+from podferry.domain.errors import WrongStateError
+from podferry.domain.offer import Requirements
+from podferry.domain.operation import Cause, Operation, OperationKind
+from podferry.domain.pod import Pod, PodState
+from podferry.ports.store import Create, Update
+from podferry.services.operations import Operations, require_idle
+from podferry.services.records import Records
+
+
+@dataclass(frozen=True, slots=True)
+class MovePod:
+    """The door into the move workflow."""
+
+    records: Records
+    operations: Operations
+
+    def ask(
+        self, account_id: str, pod_id: str, requirements: Requirements | None, cause: Cause
+    ) -> Operation:
+        """Begin a move of a running pod.
+
+        Raises:
+            NotFoundError: no such pod.
+            WrongStateError: the pod is not running.
+            ConflictError: the pod changed at the same moment.
+        """
+        pod = self.records.get_own(Pod, account_id, pod_id)
+        require_idle(pod)
+        if pod.state != PodState.RUNNING:
+            raise WrongStateError(f"pod {pod.id} is {pod.state}; only a running pod can move")
+        operation = Operation(
+            id=self.records.new_id(Operation),
+            account_id=pod.account_id,
+            created_at=self.records.now(),
+            pod_id=pod.id,
+            kind=OperationKind.MOVE,
+            cause=cause,
+            requirements=requirements,
+            halves=(self.records.new_id(Operation), self.records.new_id(Operation)),
+        )
+        self.operations.store_and_launch(
+            operation,
+            Create(self.operations.with_milestone(operation, "asked")),
+            Update(replace(pod, operation_id=operation.id)),
+            self.records.pod_event(pod, "pod.move_asked", operation),
+        )
+        return operation

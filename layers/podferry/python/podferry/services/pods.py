@@ -1,0 +1,155 @@
+"""Make, change and delete pods."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from podferry.domain.errors import ConflictError, InvalidRequestError
+from podferry.domain.offer import Requirements
+from podferry.domain.operation import Cause, Operation, OperationKind
+from podferry.domain.pod import Desired, Pod, PodState, RunSpec, check_move
+from podferry.domain.volume import Environment, Volume
+from podferry.ports.store import Change, Create, Update
+from podferry.services.operations import require_idle
+from podferry.services.records import Records
+from podferry.services.start_pod import StartPod
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPod:
+    """What a user gives to make a pod."""
+
+    name: str
+    spec: RunSpec
+    requirements: Requirements
+    volume_id: str | None = None
+    """An existing volume; `None` makes a new, empty one."""
+    capture_rules: tuple[str, ...] = ()
+    start: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodChange:
+    """What to change; `None` leaves it. Takes effect at the next start."""
+
+    name: str | None = None
+    spec: RunSpec | None = None
+    requirements: Requirements | None = None
+    capture_rules: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePod:
+    """A new pod with a new environment, and a new volume unless one is named."""
+
+    records: Records
+    start_pod: StartPod
+
+    def create(self, account_id: str, new: NewPod) -> tuple[Pod, Operation | None]:
+        """Store the pod and, if asked, launch it.
+
+        Raises:
+            NotFoundError: the named volume is not in the account.
+            VolumeBusyError: another pod's machine holds the named volume.
+        """
+        environment = Environment(
+            id=self.records.new_id(Environment),
+            account_id=account_id,
+            created_at=self.records.now(),
+            name=new.name,
+            image=new.spec.image,
+        )
+        volume = self._volume(account_id, new)
+        pod = Pod(
+            id=self.records.new_id(Pod),
+            account_id=account_id,
+            created_at=self.records.now(),
+            name=new.name,
+            state=PodState.STOPPED,
+            desired=Desired.STOPPED,
+            spec=new.spec,
+            requirements=new.requirements,
+            environment_id=environment.id,
+            volume_id=volume.id,
+            capture_rules=new.capture_rules,
+        )
+        rows: list[Change] = [Create(environment), self.records.pod_event(pod, "pod.created")]
+        if not new.start:
+            if volume.revision == 0:
+                rows.append(Create(volume))
+            self.records.store.commit(*rows, Create(pod))
+            return pod, None
+        operation = self.start_pod.commit_start(
+            pod, volume, kind=OperationKind.LAUNCH, cause=Cause.USER, extra=rows
+        )
+        return self.records.store.get(Pod, pod.id), operation
+
+    def _volume(self, account_id: str, new: NewPod) -> Volume:
+        if new.volume_id is not None:
+            return self.records.get_own(Volume, account_id, new.volume_id)
+        return Volume(
+            id=self.records.new_id(Volume),
+            account_id=account_id,
+            created_at=self.records.now(),
+            name=new.name,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePod:
+    """Change how a pod runs, from its next start on."""
+
+    records: Records
+
+    def change(self, account_id: str, pod_id: str, change: PodChange, revision: int | None) -> Pod:
+        """Store the change.
+
+        Raises:
+            NotFoundError: no such pod.
+            ConflictError: `revision` is given and is not the present one.
+            InvalidRequestError: the image of a pod with an environment cannot change.
+        """
+        pod = self.records.get_own(Pod, account_id, pod_id)
+        if revision is not None and pod.revision != revision:
+            raise ConflictError(f"pod {pod_id} has revision {pod.revision}, not {revision}")
+        if change.spec and change.spec.image != pod.spec.image and pod.environment_head:
+            raise InvalidRequestError(
+                "image: this pod has an environment of its own, made from "
+                f"{pod.spec.image}; make a new pod to use another image"
+            )
+        changed = replace(
+            pod,
+            name=pod.name if change.name is None else change.name,
+            spec=change.spec or pod.spec,
+            requirements=change.requirements or pod.requirements,
+            capture_rules=(
+                pod.capture_rules if change.capture_rules is None else change.capture_rules
+            ),
+        )
+        self.records.store.commit(Update(changed), self.records.pod_event(pod, "pod.changed"))
+        return self.records.store.get(Pod, pod_id)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete a stopped pod; its volume and its captures stay."""
+
+    records: Records
+
+    def delete(self, account_id: str, pod_id: str) -> None:
+        """Mark the pod deleted; doing it twice is one deletion.
+
+        Raises:
+            NotFoundError: no such pod.
+            WrongStateError: the pod is not stopped.
+        """
+
+        def plan() -> Sequence[Change]:
+            pod = self.records.get_own(Pod, account_id, pod_id)
+            if pod.state == PodState.DELETED:
+                return []
+            require_idle(pod)
+            check_move(pod, PodState.DELETED)
+            gone = replace(pod, state=PodState.DELETED, desired=Desired.DELETED)
+            return [Update(gone), self.records.pod_event(pod, "pod.deleted")]
+
+        self.records.apply(plan)

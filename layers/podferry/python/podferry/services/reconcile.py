@@ -1,0 +1,65 @@
+"""Start operations again whose workflow execution died."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from podferry.domain.machine import Machine
+from podferry.domain.operation import Operation, execution_name
+from podferry.domain.pod import Pod
+from podferry.ports.store import Change, Update
+from podferry.ports.surroundings import Signals
+from podferry.ports.workflows import Workflows
+from podferry.services.operations import WORKFLOW_OF, Operations
+from podferry.services.records import Records
+
+YOUNG = timedelta(seconds=15)
+"""An operation that was just stored may not have its execution yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcile:
+    """Truth is the row: an operation that runs without an execution gets a new one."""
+
+    records: Records
+    operations: Operations
+    workflows: Workflows
+    signals: Signals
+
+    def run(self) -> dict[str, int]:
+        """Restart what died; switch the schedule off when nothing is left to look after."""
+        restarted = sum(self._restart(o) for o in list(self.records.store.list_active(Operation)))
+        is_quiet = not any(
+            any(True for _ in self.records.store.list_active(kind))
+            for kind in (Operation, Machine, Pod)
+        )
+        if is_quiet:
+            self.operations.schedules.disable()
+        return {"restarted": restarted}
+
+    def _restart(self, listed: Operation) -> bool:
+        if self.records.now() - listed.created_at < YOUNG:
+            return False
+        workflow = WORKFLOW_OF[listed.kind]
+        if self.workflows.is_running(workflow, execution_name(listed)):
+            return False
+
+        def plan() -> Sequence[Change]:
+            fresh = self.operations.load(listed.id)
+            if not fresh.is_active or fresh.execution != listed.execution:
+                return []
+            pod = self.operations.pod_of(fresh)
+            return [
+                Update(replace(fresh, execution=fresh.execution + 1)),
+                self.records.pod_event(
+                    pod, "operation.execution_restarted", fresh, execution=fresh.execution + 1
+                ),
+            ]
+
+        self.records.apply(plan)
+        fresh = self.operations.load(listed.id)
+        if not fresh.is_active:
+            return False
+        self.signals.count("ExecutionRestarted")
+        self.operations.launch_execution(fresh)
+        return True

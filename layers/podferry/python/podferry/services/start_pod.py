@@ -1,0 +1,105 @@
+"""Start a pod: take its volume's lease, name what must be restored, hand over to the workflow."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from podferry.domain.errors import VolumeBusyError
+from podferry.domain.offer import Requirements
+from podferry.domain.operation import Cause, Operation, OperationKind
+from podferry.domain.pod import Desired, Pod, PodState, check_move
+from podferry.domain.volume import Lease, Volume
+from podferry.ports.store import Change, Create, Update
+from podferry.services.operations import Operations, require_idle
+from podferry.services.records import Records
+
+
+@dataclass(frozen=True, slots=True)
+class StartPod:
+    """The one door into the launch workflow."""
+
+    records: Records
+    operations: Operations
+
+    def ask(
+        self,
+        account_id: str,
+        pod_id: str,
+        requirements: Requirements | None,
+        cause: Cause,
+    ) -> Operation:
+        """Begin a start of a stopped pod.
+
+        Raises:
+            NotFoundError: no such pod.
+            WrongStateError: the pod is not stopped; of two starts at once one gets this.
+            VolumeBusyError: another pod's machine may write the volume.
+            ConflictError: the pod moved at the same moment.
+        """
+        pod = self.records.get_own(Pod, account_id, pod_id)
+        require_idle(pod)
+        volume = self.records.store.get(Volume, pod.volume_id)
+        return self.commit_start(
+            pod, volume, kind=OperationKind.START, cause=cause, requirements=requirements
+        )
+
+    def commit_start(
+        self,
+        pod: Pod,
+        volume: Volume,
+        *,
+        kind: OperationKind,
+        cause: Cause,
+        requirements: Requirements | None = None,
+        extra: Sequence[Change] = (),
+    ) -> Operation:
+        """Write pod, lease and operation in one transaction, then start the workflow.
+
+        `pod` and `volume` may be new rows (revision 0).
+        """
+        operation = Operation(
+            id=self.records.new_id(Operation),
+            account_id=pod.account_id,
+            created_at=self.records.now(),
+            pod_id=pod.id,
+            kind=kind,
+            cause=cause,
+            requirements=requirements,
+        )
+        changes = self.changes(pod, volume, operation)
+        self.operations.store_and_launch(operation, *changes, *extra)
+        return operation
+
+    def changes(self, pod: Pod, volume: Volume, operation: Operation) -> list[Change]:
+        """The rows of a start of this pod by this (new) operation.
+
+        Raises:
+            WrongStateError, VolumeBusyError.
+        """
+        check_move(pod, PodState.LAUNCHING)
+        if volume.lease is not None and volume.lease.pod_id != pod.id:
+            raise VolumeBusyError(
+                f"volume {volume.id} is in use by pod {volume.lease.pod_id}; stop that pod first"
+            )
+        started = replace(
+            pod,
+            state=PodState.LAUNCHING,
+            desired=Desired.RUNNING,
+            operation_id=operation.id,
+            last_error=None,
+        )
+        leased = replace(volume, lease=Lease(pod_id=pod.id, machine_id=None))
+        marked = replace(
+            self.operations.with_milestone(operation, "asked"),
+            environment_snapshot_id=pod.environment_head,
+            volume_snapshot_id=volume.head,
+        )
+        return [
+            _write(started),
+            _write(leased),
+            Create(marked),
+            self.records.pod_event(pod, "pod.start_asked", operation),
+        ]
+
+
+def _write(entity: Pod | Volume) -> Change:
+    return Create(entity) if entity.revision == 0 else Update(entity)

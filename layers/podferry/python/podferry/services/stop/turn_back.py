@@ -1,0 +1,183 @@
+"""When a stop goes wrong before its point of no return: the pod runs on (promise 2)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from podferry.domain.command import CommandKind, CommandState
+from podferry.domain.errors import CloudError, InternalError
+from podferry.domain.machine import FINAL_STATES, Machine, MachineState
+from podferry.domain.operation import Operation, OperationState
+from podferry.domain.pod import Desired, Failure, Pod, PodState
+from podferry.domain.snapshot import Snapshot, SnapshotState
+from podferry.ports.gpu_cloud import GpuClouds, ViewState
+from podferry.ports.store import Change, Update
+from podferry.services.commands import GiveCommand, Order
+from podferry.services.launch.restore import machine_of
+from podferry.services.operations import Operations
+from podferry.services.records import Records
+from podferry.services.stop.commit import captures_of
+from podferry.services.workflow_error import WorkflowError
+
+RESUME_SECONDS = 120
+MOST_ASSESSMENTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class AssessStop:
+    """Resume the pod, or go on because its machine is proven gone or the loss is accepted."""
+
+    records: Records
+    operations: Operations
+    clouds: GpuClouds
+
+    def run(self, operation_id: str, error: WorkflowError) -> dict[str, Any]:
+        """`{"next": "resume"}`, or `"verify"`: go to the gate with the captures that there are.
+
+        Raises:
+            InternalError: the machine is gone and the gate keeps failing; the operation is
+                started again later.
+        """
+        operation = self._count(operation_id)
+        if operation.is_point_of_no_return:
+            return {"next": "verify"}
+        if operation.is_cancel_asked or operation.turned_back is not None:
+            return self._turn_back(operation, error)
+        machine = self.records.store.get(Machine, operation.machine_id or "")
+        is_gone = self._is_proven_gone(machine)
+        if is_gone:
+            self._lost(operation, machine)
+        if operation.assessments <= MOST_ASSESSMENTS and (is_gone or operation.accept_loss):
+            return {"next": "verify"}
+        if is_gone:
+            raise InternalError(f"operation {operation_id}: the gate fails: {error.cause}")
+        return self._turn_back(operation, error)
+
+    def _count(self, operation_id: str) -> Operation:
+        def plan() -> Sequence[Change]:
+            fresh = self.operations.load(operation_id)
+            return [Update(replace(fresh, assessments=fresh.assessments + 1))]
+
+        self.records.apply(plan)
+        return self.operations.load(operation_id)
+
+    def _is_proven_gone(self, machine: Machine) -> bool:
+        if machine.state in FINAL_STATES:
+            return True
+        try:
+            cloud = self.clouds.get(machine.offer.provider)
+            view = cloud.get(machine.provider_id or "")
+            if view.state != ViewState.GONE:
+                return False
+            listed = cloud.find(machine.stamp)
+        except CloudError:
+            return False  # An error proves nothing: the machine is taken to be there.
+        return all(v.state == ViewState.GONE for v in listed)
+
+    def _lost(self, operation: Operation, machine: Machine) -> None:
+        def plan() -> Sequence[Change]:
+            fresh = self.records.store.get(Machine, machine.id)
+            if fresh.state in FINAL_STATES:
+                return []
+            pod = self.operations.pod_of(operation)
+            gone = replace(fresh, state=MachineState.LOST, released_at=self.records.now())
+            return [
+                Update(gone),
+                self.records.pod_event(pod, "machine.lost", operation, machine_id=machine.id),
+            ]
+
+        self.records.apply(plan)
+
+    def _turn_back(self, operation: Operation, error: WorkflowError) -> dict[str, Any]:
+        def plan() -> Sequence[Change]:
+            fresh = self.operations.load(operation.id)
+            if fresh.turned_back is not None:
+                return []
+            return [Update(replace(fresh, turned_back=error.as_problem()))]
+
+        self.records.apply(plan)
+        return {"next": "resume"}
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeMachine:
+    """Wake what was paused; captures that are still at work are told to leave it."""
+
+    records: Records
+    operations: Operations
+    commands: GiveCommand
+
+    def run(self, operation_id: str, task_token: str) -> None:
+        """Give the command; the agent's report answers the token.
+
+        Raises:
+            MachineLostError, ConflictError (run it again).
+        """
+        operation = self.operations.load(operation_id)
+        machine = machine_of(self.records, operation)
+        earlier = self.commands.latest(operation, "resume")
+        if earlier is not None and earlier.state != CommandState.FAILED:
+            self.commands.resume(earlier, task_token)
+            return
+        self.commands.withdraw_open(operation, machine)
+        order = Order(
+            step="resume",
+            kind=CommandKind.RESUME,
+            arguments={},
+            timeout_seconds=RESUME_SECONDS,
+        )
+        self.commands.give(self.operations.load(operation_id), machine, order, task_token)
+
+
+@dataclass(frozen=True, slots=True)
+class FailStop:
+    """Back to running, with the reason; what was captured half is abandoned."""
+
+    records: Records
+    operations: Operations
+
+    def run(self, operation_id: str, error: WorkflowError) -> dict[str, Any]:
+        """Raises: ConflictError (run it again)."""
+        if self.operations.load(operation_id).state == OperationState.RUNNING:
+            self.records.apply(lambda: self._plan(operation_id, error))
+        self.operations.answer_waiter(operation_id)
+        return {}
+
+    def _plan(self, operation_id: str, error: WorkflowError) -> Sequence[Change]:
+        operation = self.operations.load(operation_id)
+        pod = self.operations.pod_of(operation)
+        machine = self.records.store.get(Machine, operation.machine_id or "")
+        problem = operation.turned_back or error.as_problem()
+        is_cancelled = operation.is_cancel_asked
+        state = OperationState.CANCELLED if is_cancelled else OperationState.FAILED
+        return [
+            Update(self._running(pod, operation, problem)),
+            Update(replace(machine, state=MachineState.READY)),
+            Update(self.operations.ended(operation, state, error=problem)),
+            *self._abandoned(operation),
+            self.records.pod_event(
+                pod,
+                f"pod.stop_{state}",
+                operation,
+                error=problem["code"],
+                detail=problem["detail"],
+            ),
+        ]
+
+    def _running(self, pod: Pod, operation: Operation, problem: dict[str, Any]) -> Pod:
+        failure = Failure(code=problem["code"], detail=problem["detail"], at=self.records.now())
+        return replace(
+            pod,
+            state=PodState.RUNNING,
+            desired=Desired.RUNNING,
+            operation_id=operation.parent_id,
+            last_error=pod.last_error if operation.is_cancel_asked else failure,
+        )
+
+    def _abandoned(self, operation: Operation) -> list[Change]:
+        snapshots = captures_of(self.records, operation).values()
+        return [Update(_abandon(snapshot)) for snapshot in snapshots]
+
+
+def _abandon(snapshot: Snapshot) -> Snapshot:
+    return replace(snapshot, state=SnapshotState.ABANDONED)

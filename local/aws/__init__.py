@@ -1,0 +1,1 @@
+"""The embedded AWS: the services that the stack uses, in one process on this machine."""

@@ -1,0 +1,51 @@
+"""Corrections of the emulator, one file each, for what our templates and functions rely on.
+
+Each file says what the emulator lacks and has an `apply` that replaces private names of it. The
+emulator's version is therefore pinned, and every replaced name is checked before it is touched.
+"""
+
+from local.aws.settings import Settings
+from local.aws.shims import (
+    concurrency,
+    cors,
+    execution_end,
+    execution_start,
+    front_door,
+    guard,
+    logs,
+    metrics,
+    parallel,
+    resource_arns,
+    runtime_client,
+    saver,
+    schedules,
+    secret_reference,
+    secure_transport,
+    task_tokens,
+    write_once,
+)
+
+
+def apply_all(settings: Settings) -> None:
+    """Applies every shim.
+
+    Raises:
+        ShimError: the installed emulator is not the pinned one or lacks a name.
+    """
+    guard.check_version()
+    runtime_client.apply(settings)
+    logs.apply(settings)
+    metrics.apply()
+    concurrency.apply()
+    cors.apply()
+    secure_transport.apply()
+    write_once.apply()
+    secret_reference.apply()
+    execution_start.apply()
+    execution_end.apply()
+    parallel.apply()
+    task_tokens.apply()
+    resource_arns.apply()
+    saver.apply()
+    schedules.apply()
+    front_door.apply(settings)

@@ -1,0 +1,123 @@
+"""Switches that make a simulated provider misbehave in the ways real ones do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+class FaultError(ValueError):
+    """There is no such switch, or it does not take this value."""
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+def _is_count(value: object) -> bool:
+    if isinstance(value, dict):
+        return set(value) == {"seconds"} and _is_number(value["seconds"])
+    return value is True or (_is_number(value) and isinstance(value, int))
+
+
+def _is_intervals(value: object) -> bool:
+    if value is True:
+        return True
+    return isinstance(value, dict) and all(_is_number(seconds) for seconds in value.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    accepts: Callable[[object], bool]
+    wanted: str
+
+
+_COUNT = _Kind(_is_count, 'a whole number (next N), true (until cleared) or {"seconds": N}')
+_NUMBER = _Kind(_is_number, "a number >= 0")
+_FLAG = _Kind(lambda value: value is True, "true")
+_STUCK = _Kind(lambda value: value in (True, "pulling"), 'true or "pulling"')
+_PAGE = _Kind(lambda value: _is_number(value) and value in range(1, 26), "1 to 25")
+_INTERVALS = _Kind(_is_intervals, 'true (documented ones) or {"create": seconds, ...}')
+
+KINDS: Mapping[str, _Kind] = {
+    "create_500_but_exists": _COUNT,
+    "create_500_not_created": _COUNT,
+    "create_timeout": _COUNT,
+    "offer_gone": _COUNT,
+    "boot_fails": _COUNT,
+    "delete_fails": _COUNT,
+    "delete_says_ok_but_stands": _COUNT,
+    "rate_limit": _COUNT,
+    "no_capacity": _FLAG,
+    "unauthorised": _FLAG,
+    "boot_never": _STUCK,
+    "slow_boot_seconds": _NUMBER,
+    "listing_lag_seconds": _NUMBER,
+    "price_bump": _NUMBER,
+    "page_size": _PAGE,
+    "min_interval": _INTERVALS,
+}
+
+
+class Faults:
+    """The switches of one simulator. They are gone after its restart."""
+
+    def __init__(self, unsupported: frozenset[str] = frozenset()) -> None:
+        self._known = {name: kind for name, kind in KINDS.items() if name not in unsupported}
+        self._values: dict[str, Any] = {}
+        self._until: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def set(self, values: Mapping[str, Any]) -> None:
+        """Turn switches on; all or none.
+
+        Raises:
+            FaultError: with the names that exist, or the values that one takes.
+        """
+        for name, value in values.items():
+            if name not in self._known:
+                known = ", ".join(sorted(self._known))
+                raise FaultError(f"{name}: no such fault here; known are {known}")
+            if not self._known[name].accepts(value):
+                raise FaultError(f"{name}: {value!r} is not {self._known[name].wanted}")
+        with self._lock:
+            for name, value in values.items():
+                self._values[name] = value
+                if isinstance(value, dict) and "seconds" in value:
+                    self._until[name] = time.monotonic() + value["seconds"]
+
+    def clear(self, name: str | None = None) -> None:
+        """Turn one switch off, or all."""
+        with self._lock:
+            for each in [name] if name else list(self._values):
+                self._values.pop(each, None)
+                self._until.pop(each, None)
+
+    def take(self, name: str) -> bool:
+        """Tell whether a counted fault strikes now, and use one of its strikes up."""
+        with self._lock:
+            value = self._values.get(name)
+            if isinstance(value, dict):
+                return time.monotonic() < self._until[name]
+            if value is True:
+                return True
+            if not value:
+                return False
+            self._values[name] = value - 1
+            return True
+
+    def value(self, name: str) -> Any:
+        """The value of a switch, None if it is off."""
+        with self._lock:
+            return self._values.get(name)
+
+    def number(self, name: str, default: float = 0.0) -> float:
+        value = self.value(name)
+        return default if value is None else float(value)
+
+    def active(self) -> dict[str, Any]:
+        with self._lock:
+            return dict(self._values)

@@ -1,0 +1,194 @@
+"""What all simulated providers share: authorisation, faults around create and delete, reclaim."""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from local.providers.billing import BillingRule
+from local.providers.clock import Clock
+from local.providers.control import Control
+from local.providers.faults import Faults
+from local.providers.fleet import BoxHost, Fleet
+from local.providers.instance import Instance, Phase
+from local.providers.store import Store
+from local.providers.web import (
+    BadJSONError,
+    DropConnectionError,
+    Handler,
+    Request,
+    Response,
+    Router,
+)
+
+_CONTROL_PREFIX = "/_sim/"
+_STARTING_BALANCE_MICROS = 100_000_000
+
+
+class Simulator(ABC):
+    """One provider: its wire API, its instances, its bill, and the switches of a test."""
+
+    name: ClassVar[str]
+    unsupported_faults: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, data: Path, host: BoxHost, key: str, boot_seconds: float = 0.3) -> None:
+        self.store = Store(data)
+        self.clock = Clock(self.store.clock_offset)
+        self.faults = Faults(self.unsupported_faults)
+        self.fleet = Fleet(self.store, host, self.clock, self.faults, boot_seconds)
+        self._key = key
+        self._router = Router(self.routes())
+        self._control = Control(self)
+        self._settling = threading.Lock()
+        self.fleet.open(self)
+
+    @property
+    @abstractmethod
+    def billing(self) -> BillingRule:
+        """How instances are charged."""
+
+    @abstractmethod
+    def routes(self) -> Sequence[tuple[str, str, Handler]]:
+        """The wire API: method, pattern of the whole path, handler."""
+
+    @abstractmethod
+    def presented_key(self, request: Request) -> str | None:
+        """The API key in a request."""
+
+    @abstractmethod
+    def refuse(self, request: Request, *, has_key: bool) -> Response | None:
+        """The answer to a missing or wrong key; None where none is needed."""
+
+    @abstractmethod
+    def too_many_requests(self, request: Request) -> Response | None:
+        """The answer to a request that comes too soon."""
+
+    @abstractmethod
+    def unknown_path(self, request: Request, allowed: tuple[str, ...]) -> Response:
+        """The answer where no route fits."""
+
+    @abstractmethod
+    def broken_body(self, reason: str) -> Response:
+        """The answer to a body that is not JSON."""
+
+    @abstractmethod
+    def internal_error(self) -> Response:
+        """The provider's answer when it breaks."""
+
+    @abstractmethod
+    def reclaimed_phase(self, instance: Instance) -> Phase:
+        """What becomes of an instance that the provider takes back."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """End what the balance no longer covers."""
+
+    @abstractmethod
+    def container_environment(self, instance: Instance) -> dict[str, str]:
+        """Variables that the provider adds to those of the customer."""
+
+    @abstractmethod
+    def container_files(self, instance: Instance) -> dict[str, str]:
+        """Files that the provider puts into the container."""
+
+    def handle(self, request: Request) -> Response:
+        if request.path.startswith(_CONTROL_PREFIX):
+            return self._control.handle(request)
+        self.settle_now()
+        return self._refusal(request) or self._route(request)
+
+    def settle_now(self) -> None:
+        with self._settling:
+            self.settle()
+
+    def close(self) -> None:
+        self.fleet.close()
+
+    def bill(self) -> dict[str, int]:
+        """What each instance ever rented costs so far, in micro-USD."""
+        now = self.clock.now()
+        return {each.id: self.billing.cost_micros(each, now) for each in self.fleet.all()}
+
+    @property
+    def deposit_micros(self) -> int:
+        deposit = self.store.deposit_micros
+        return _STARTING_BALANCE_MICROS if deposit is None else deposit
+
+    @property
+    def balance_micros(self) -> int:
+        return self.deposit_micros - sum(self.bill().values())
+
+    def set_balance(self, micros: int) -> None:
+        self.store.deposit_micros = micros + sum(self.bill().values())
+        self.fleet.save()
+
+    def advance_clock(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.store.clock_offset = self.clock.offset_seconds
+        self.fleet.save()
+
+    def create(self, instance: Instance, accepted: Response) -> Response:
+        """Create an instance, or do what a create fault says."""
+        if self.faults.take("create_500_not_created"):
+            return self.internal_error()
+        bump = self.faults.number("price_bump", 1.0)
+        instance.micros_per_hour = round(instance.micros_per_hour * bump)
+        self.fleet.add(instance)
+        if self.faults.take("create_500_but_exists"):
+            return self.internal_error()
+        if self.faults.take("create_timeout"):
+            raise DropConnectionError
+        return accepted
+
+    def destroy(self, instance: Instance, accepted: Response) -> Response:
+        """End an instance, or do what a delete fault says."""
+        if self.faults.take("delete_fails"):
+            return self.internal_error()
+        if not self.faults.take("delete_says_ok_but_stands"):
+            self.fleet.end(instance.id, Phase.GONE)
+        return accepted
+
+    def visible(self) -> list[Instance]:
+        """Instances that a listing shows, gone ones too."""
+        newest = self.clock.now() - self.faults.number("listing_lag_seconds")
+        return [each for each in self.fleet.all() if each.created_at <= newest]
+
+    def reclaim(self, instance: Instance, *, warn: bool, seconds: float) -> None:
+        """Take an instance back: SIGTERM if `warn`, the end after `seconds`."""
+        box = self.fleet.find_box(instance.id)
+        if box is not None and warn:
+            box.terminate()
+        phase = self.reclaimed_phase(instance)
+        if seconds <= 0:
+            self.fleet.end(instance.id, phase)
+            return
+
+        def end_later() -> None:
+            if box is None:
+                time.sleep(seconds)
+            else:
+                box.wait(seconds)
+            self.fleet.end(instance.id, phase)
+
+        threading.Thread(target=end_later, daemon=True).start()
+
+    def _refusal(self, request: Request) -> Response | None:
+        key = self.presented_key(request)
+        if self.faults.value("unauthorised") or key != self._key:
+            refusal = self.refuse(request, has_key=key is not None)
+            if refusal is not None:
+                return refusal
+        return self.too_many_requests(request)
+
+    def _route(self, request: Request) -> Response:
+        match = self._router.find(request.method, request.path)
+        if match.handler is None:
+            return self.unknown_path(request, match.allowed)
+        try:
+            return match.handler(request, *match.groups)
+        except BadJSONError as error:
+            return self.broken_body(str(error))

@@ -1,0 +1,48 @@
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agent.runtime.fake_api import FakeControlPlane
+from tests.agent.runtime.harness import AgentProcess, make_root
+
+AgentFactory = Callable[..., AgentProcess]
+
+
+@pytest.fixture
+def plane() -> Iterator[FakeControlPlane]:
+    control_plane = FakeControlPlane()
+    yield control_plane
+    control_plane.close()
+
+
+@pytest.fixture
+def new_agent(plane: FakeControlPlane, tmp_path: Path) -> Iterator[AgentFactory]:
+    """Makes boxes with an agent that is not started yet; ends them all at the end."""
+    agents: list[AgentProcess] = []
+
+    def make(name: str = "box", **environment: str) -> AgentProcess:
+        root = make_root(tmp_path / name)
+        agent = AgentProcess(plane, root, tmp_path / f"{name}.log", environment)
+        agents.append(agent)
+        return agent
+
+    yield make
+    for agent in agents:
+        if agent.process is not None:
+            agent.kill_box()
+
+
+@pytest.fixture
+def agent(new_agent: AgentFactory) -> AgentProcess:
+    """A running agent."""
+    return new_agent().start()
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,95 @@
+"""A simulated provider as a process of its own, and the switches a test turns on it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from podferry.adapters.providers.registry import ProviderAdapter, adapter
+
+REPOSITORY = Path(__file__).parents[3]
+KEY = "contract-test-key"
+_DEADLINE_SECONDS = 20.0
+
+
+class Simulation:
+    """One running simulator."""
+
+    def __init__(self, provider: str, url: str, process: subprocess.Popen[str]) -> None:
+        self.provider = provider
+        self.url = url
+        self.cloud = self.adapter()
+        self._process = process
+        self._client = httpx.Client(base_url=f"{url}/_sim/", timeout=10)
+
+    def adapter(self, key: str = KEY) -> ProviderAdapter:
+        return adapter(self.provider, key, self.url)
+
+    def set_faults(self, **faults: Any) -> None:
+        self._control("POST", "faults", faults)
+
+    def has_fault(self, name: str) -> bool:
+        """Whether the provider can go wrong in this way at all."""
+        answer = self._client.post("faults", json={name: "?"})
+        return "no such fault" not in answer.text
+
+    def clear_faults(self) -> None:
+        self._control("DELETE", "faults")
+
+    def set_balance(self, micros: int) -> None:
+        self._control("POST", "balance", {"micros": micros})
+
+    def now(self) -> float:
+        """The provider's clock, which `skip` moves."""
+        return float(self._control("GET", "state").json()["now"])
+
+    def skip(self, seconds: float) -> None:
+        self._control("POST", "clock", {"advance_seconds": seconds})
+
+    def reclaim(self, provider_id: str) -> None:
+        self._control("POST", f"instances/{provider_id}/reclaim", {})
+
+    def log(self, provider_id: str) -> str:
+        return self._control("GET", f"instances/{provider_id}/log").text
+
+    def instances(self) -> list[dict[str, Any]]:
+        """What exists in truth, whatever the wire API says; gone ones are left out."""
+        instances = self._control("GET", "state").json()["instances"]
+        return [each for each in instances if each["phase"] not in {"gone", "failed"}]
+
+    def stop(self) -> None:
+        self._client.close()
+        self._process.terminate()
+        self._process.communicate(timeout=_DEADLINE_SECONDS)
+
+    def _control(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        answer = self._client.request(method, path, json=body)
+        answer.raise_for_status()
+        return answer
+
+
+def start_simulation(provider: str, directory: Path) -> Simulation:
+    command = [sys.executable, "-m", "local.providers", provider, "--port", "0", "--key", KEY]
+    command += ["--data", str(directory / provider), "--base-cache", str(directory)]
+    command += ["--boot-seconds", "0.1"]
+    process = subprocess.Popen(
+        command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, f"the simulator of {provider} ended with {process.wait()}"
+    return Simulation(provider, json.loads(line)["url"], process)
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + _DEADLINE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {_DEADLINE_SECONDS:.0f} s: {what}"
+        time.sleep(0.02)

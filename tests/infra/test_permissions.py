@@ -1,0 +1,120 @@
+"""Each function may do what its code does, and nothing else."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from infra.catalog import FUNCTIONS
+from tests.infra.templates import Assembly, Template, as_list, as_text
+
+LOGS = {"logs:CreateLogStream", "logs:PutLogEvents"}
+ROWS = {
+    "dynamodb:BatchGetItem",
+    "dynamodb:ConditionCheckItem",
+    "dynamodb:DeleteItem",
+    "dynamodb:GetItem",
+    "dynamodb:PutItem",
+    "dynamodb:Query",
+}
+SECRET = {"secretsmanager:GetSecretValue"}
+BEGIN = {"states:StartExecution", "events:EnableRule"}
+ANSWER = {"states:SendTaskFailure", "states:SendTaskHeartbeat", "states:SendTaskSuccess"}
+READ_OBJECTS = {"s3:GetObject", "s3:ListBucket"}
+
+ALLOWED = {
+    "api": ROWS | BEGIN | ANSWER,
+    "market": ROWS | SECRET,
+    "agent_api": ROWS
+    | ANSWER
+    | READ_OBJECTS
+    | {"s3:PutObject", "kms:Decrypt", "kms:GenerateDataKey"},
+    "authorizer": {"dynamodb:GetItem"} | SECRET,
+    "docs": set(),
+    "steps_pods": ROWS | BEGIN | ANSWER,
+    "steps_machines": ROWS | SECRET | ANSWER | READ_OBJECTS | {"s3:PutObject"},
+    "steps_snapshots": ROWS | ANSWER | READ_OBJECTS | {"kms:Decrypt"},
+    "reconciler": ROWS | BEGIN | {"states:DescribeExecution", "events:DisableRule"},
+}
+
+
+@pytest.fixture
+def control(assembly: Assembly) -> Template:
+    return assembly.control
+
+
+def grants(control: Template, function: str) -> Iterator[tuple[str, str]]:
+    """Every allowed pair of action and resource."""
+    for statement in control.statements(function):
+        assert statement["Effect"] == "Allow"
+        for action in as_list(statement["Action"]):
+            for resource in as_list(statement["Resource"]):
+                yield action, as_text(resource)
+
+
+@pytest.mark.parametrize("function", ALLOWED)
+def test_a_function_may_do_exactly_this(control: Template, function: str) -> None:
+    assert {action for action, _ in grants(control, function)} == ALLOWED[function] | LOGS
+
+
+def test_every_function_is_in_the_list() -> None:
+    assert ALLOWED.keys() == {spec.name for spec in FUNCTIONS}
+
+
+def test_no_action_has_a_wildcard(control: Template) -> None:
+    for function in ALLOWED:
+        assert not [action for action, _ in grants(control, function) if "*" in action]
+
+
+def test_a_resource_has_a_wildcard_only_for_names_that_do_not_exist_yet(control: Template) -> None:
+    endings = {
+        resource[resource.index("*") :] if "/" not in resource else resource.split("/", 1)[1]
+        for function in ALLOWED
+        for _, resource in grants(control, function)
+        if "*" in resource
+    }
+    assert endings == {"*", "*/packs/*", "*/pages/*", "*/root", "agent/*"}
+    for action, resource in grants(control, "reconciler"):
+        if "*" in resource:
+            assert action == "states:DescribeExecution"
+            assert ":execution:podferry-PodferryControl-" in resource
+
+
+def test_only_those_who_call_providers_read_their_keys(control: Template) -> None:
+    assert readers(control, "PodferryState-ProviderKeysSecretArn") == {"market", "steps_machines"}
+
+
+def test_only_the_authorizer_reads_the_operator_key(control: Template) -> None:
+    assert readers(control, "PodferryState-OperatorKeySecretArn") == {"authorizer"}
+
+
+def readers(control: Template, export: str) -> set[str]:
+    return {
+        function
+        for function in ALLOWED
+        if any(resource == f"<{export}>" for _, resource in grants(control, function))
+    }
+
+
+def test_promise_11_only_the_agent_api_signs_uploads_to_snapshots(control: Template) -> None:
+    writers = {
+        function
+        for function in ALLOWED
+        for action, resource in grants(control, function)
+        if action == "s3:PutObject" and "<PodferryState-AgentBucket>" not in resource
+    }
+    assert writers == {"agent_api"}
+
+
+def test_promise_01_no_function_may_delete_objects(control: Template) -> None:
+    for function in ALLOWED:
+        assert not [action for action, _ in grants(control, function) if "s3:Delete" in action]
+
+
+def test_a_workflow_may_invoke_the_step_functions_only(control: Template) -> None:
+    for name, role in control.of_type("AWS::IAM::Role").items():
+        if "Workflow" in name:
+            (policy,) = role["Properties"]["Policies"]
+            (statement,) = policy["PolicyDocument"]["Statement"]
+            assert statement["Action"] == "lambda:InvokeFunction"
+            targets = {as_text(arn).split("Function")[0] for arn in statement["Resource"]}
+            assert targets == {"<StepsPods", "<StepsMachines", "<StepsSnapshots"}

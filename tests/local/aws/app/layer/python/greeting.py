@@ -1,0 +1,3 @@
+"""Comes from the layer."""
+
+WORD = "hello from the layer"

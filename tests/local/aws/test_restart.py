@@ -1,0 +1,152 @@
+"""What is left after the embedded AWS ends, by request or by SIGKILL."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import urllib3
+
+from local.aws.deploy import deploy
+
+from .conftest import REPOSITORY, Server, eventually, start
+
+SAVED_WITHIN_SECONDS = 5
+GONE_WITHIN_SECONDS = 3
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def running(data: Path) -> Iterator[list[Server]]:
+    """The servers a test started; what still runs at its end is ended."""
+    servers: list[Server] = []
+    yield servers
+    for server in servers:
+        if server.process.poll() is None:
+            server.stop()
+
+
+def _put(server: Server, table: str, name: str) -> None:
+    item = {"pk": {"S": name}, "sk": {"S": "row"}}
+    server.client("dynamodb").put_item(TableName=table, Item=item)
+
+
+def _has(server: Server, table: str, name: str) -> bool:
+    key = {"pk": {"S": name}, "sk": {"S": "row"}}
+    return "Item" in server.client("dynamodb").get_item(TableName=table, Key=key)
+
+
+def _is_alive(pid: int) -> bool:
+    with suppress(FileNotFoundError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def test_sigkill_keeps_state_and_leaves_no_process(
+    data: Path, running: list[Server], assembly: Path, http: urllib3.PoolManager
+) -> None:
+    server = start(data)
+    running.append(server)
+    outputs = deploy(assembly, server.endpoint, lambda _: None)
+    table, flow = outputs["TinyData"]["TableName"], outputs["TinyFlow"]["FlowArn"]
+    execution = server.client("stepfunctions").start_execution(
+        stateMachineArn=flow, name="op-1", input='{"kind": "wait", "seconds": 60}'
+    )["executionArn"]
+    worker = json.loads(http.request("GET", f"{server.api_front}/open").data)["pid"]
+    _put(server, table, "kept")
+    rows = data / "state" / "dynamodb.json"
+    eventually(lambda: rows.exists() and '"kept"' in rows.read_text(), SAVED_WITHIN_SECONDS)
+    flows = data / "state" / "stepfunctions.json"
+    eventually(lambda: flows.exists() and "op-1" in flows.read_text(), SAVED_WITHIN_SECONDS)
+
+    server.kill()
+    eventually(lambda: not _is_alive(worker), GONE_WITHIN_SECONDS)
+    again = start(data)
+    running.append(again)
+
+    assert (again.endpoint, again.api_front) == (server.endpoint, server.api_front)
+    assert _has(again, table, "kept")
+    found = again.client("stepfunctions").describe_execution(executionArn=execution)
+    assert (found["status"], found["error"]) == ("FAILED", "States.ServiceRestart")
+    assert http.request("GET", f"{again.api_front}/open").status == 200
+    changes: list[str] = []
+    deploy(assembly, again.endpoint, changes.append)
+    assert [line.rpartition(": ")[2] for line in changes] == ["no change"] * 3
+
+    worker = json.loads(http.request("GET", f"{again.api_front}/open").data)["pid"]
+    assert again.stop() == 0
+    assert not _is_alive(worker)
+
+
+def test_sigterm_saves_everything(data: Path, running: list[Server]) -> None:
+    server = start(data)
+    running.append(server)
+    server.client("s3").create_bucket(Bucket="kept")
+    server.client("ssm").put_parameter(Name="/last", Value="moment", Type="String")
+
+    code = server.stop()
+    again = start(data)
+    running.append(again)
+
+    assert code == 0
+    assert again.client("ssm").get_parameter(Name="/last")["Parameter"]["Value"] == "moment"
+    assert again.client("s3").list_buckets()["Buckets"][0]["Name"] == "kept"
+
+
+def test_second_server_on_the_same_directory_is_refused(server: Server) -> None:
+    second = _run("--data", str(server.data))
+
+    assert second.returncode == 2
+    assert f"in use by process {server.process.pid}" in second.stderr
+
+
+def test_taken_port_is_named_with_the_flag_that_moves_it(server: Server, data: Path) -> None:
+    port = server.endpoint.rpartition(":")[2]
+
+    second = _run("--data", str(data), "--front-port", port)
+
+    assert second.returncode == 2
+    assert f"port {port} on 127.0.0.1 cannot be used" in second.stderr
+    assert "--front-port" in second.stderr
+
+
+def test_damaged_port_file_is_a_clear_error(data: Path) -> None:
+    data.mkdir()
+    (data / "ports.json").write_text("{")
+
+    refused = _run("--data", str(data))
+
+    assert refused.returncode == 2
+    assert "ports.json is not readable" in refused.stderr
+
+
+def test_front_door_says_that_nothing_is_deployed(
+    data: Path, running: list[Server], http: urllib3.PoolManager
+) -> None:
+    server = start(data)
+    running.append(server)
+
+    answer = http.request("GET", f"{server.api_front}/v1/pods")
+
+    assert answer.status == 503
+    assert "no HTTP API is deployed yet" in json.loads(answer.data)["detail"]
+
+
+def _run(*flags: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "local.aws", *flags],
+        cwd=REPOSITORY,
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )

@@ -1,0 +1,77 @@
+"""Providers with a fixed price list, for what only looks at the market."""
+
+from podferry.domain.errors import PodferryError, ProviderRefusedError
+from podferry.domain.offer import BillingRule, Kind, Market, Offer, Requirements
+from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView
+
+TRAITS = CloudTraits(
+    boot_deadline_seconds=600,
+    poll_seconds=5,
+    listing_settles_seconds=60,
+    gone_machines_stay_listed=False,
+)
+
+
+class ListedCloud:
+    """A `GpuCloud` that lends nothing."""
+
+    traits = TRAITS
+
+    def __init__(self, name: str, offers: list[Offer], failure: PodferryError | None = None) -> None:
+        self.name = name
+        self.offers = offers
+        self.failure = failure
+        self.asked = 0
+
+    def list_offers(self, wanted: Requirements) -> list[Offer]:
+        self.asked += 1
+        if self.failure is not None:
+            raise self.failure
+        return list(self.offers)
+
+    def create(self, request: LaunchRequest) -> str:
+        raise ProviderRefusedError("this provider lends nothing")
+
+    def find(self, stamp: str) -> list[MachineView]:
+        return []
+
+    def get(self, provider_id: str) -> MachineView:
+        raise ProviderRefusedError("this provider has no machines")
+
+    def give_up(self, provider_id: str) -> None:
+        return
+
+
+class ListedClouds:
+    """A `GpuClouds` of such providers."""
+
+    def __init__(self, clouds: list[ListedCloud]) -> None:
+        self._clouds = {cloud.name: cloud for cloud in clouds}
+
+    def names(self) -> list[str]:
+        return sorted(self._clouds)
+
+    def get(self, name: str) -> ListedCloud:
+        if name not in self._clouds:
+            raise ProviderRefusedError(f"no key for {name}")
+        return self._clouds[name]
+
+
+def an_offer(provider: str = "vastai", price: int = 250_000, gpu: str = "RTX 4090") -> Offer:
+    return Offer(
+        provider=provider,
+        reference={"id": price},
+        host="host-1",
+        kind=Kind.CONTAINER,
+        market=Market.ON_DEMAND,
+        gpu_name=gpu,
+        gpu_count=1,
+        vram_mib_per_gpu=24564,
+        vcpus=8,
+        memory_mib=65536,
+        disk_gib=100,
+        country="DE",
+        region=None,
+        price_microusd_per_hour=price,
+        billing=BillingRule(increment_seconds=1),
+    )

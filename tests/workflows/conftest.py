@@ -1,0 +1,15 @@
+"""A fresh world for each test."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from world import World  # noqa: E402
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
