@@ -139,6 +139,7 @@ class ControlStack(Stack):
             "ApiEndpoint": self._api.api_endpoint,
             "AlarmTopicArn": self._alarms.topic.topic_arn,
             "ReconcilerRuleName": self._names.reconciler_rule,
+            "ReconcilerFunctionName": self._functions["reconciler"].function.function_name,
         }
         outputs |= {
             f"{spec.title}WorkflowName": self._names.workflows[spec.name] for spec in WORKFLOWS

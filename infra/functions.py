@@ -14,7 +14,7 @@ from infra.permissions import Capability, Permissions
 from infra.review import acknowledge, acknowledge_wildcard
 from infra.sources import Sources, Target
 
-ASSET_EXCLUDES = ["**/__pycache__/**", "**/*.pyc"]
+ASSET_EXCLUDES = ["**/__pycache__", "**/*.pyc"]
 LOG_RETENTION = logs.RetentionDays.ONE_MONTH
 
 _RUNTIME = "The layers are built and tested for this Python; it moves together with their wheels."

@@ -17,6 +17,9 @@ class Target(StrEnum):
     LOCAL = "local"
 
 
+BUILD = {Target.LAMBDA: "make build-lambda", Target.LOCAL: "make build"}
+
+
 @dataclass(frozen=True, slots=True)
 class Sources:
     """The places below one root; tests hand in a root of their own."""
@@ -68,7 +71,7 @@ class Sources:
         return hashlib.sha256(self.agent_bundle.read_bytes()).hexdigest()
 
     def require_built(self, target: Target) -> None:
-        """Check what `make build` makes.
+        """Check what the build makes.
 
         Raises:
             SourcesIncompleteError: names what is missing and the command that makes it.
@@ -76,7 +79,7 @@ class Sources:
         needed = (self.agent_bundle, self.podferry_layer, self.vendor_layer(target))
         missing = self._missing(needed)
         if missing:
-            raise SourcesIncompleteError(f"{missing} not built yet: run `make build`")
+            raise SourcesIncompleteError(f"{missing} not built yet: run `{BUILD[target]}`")
 
     def require_written(self, functions: tuple[str, ...], workflows: tuple[str, ...]) -> None:
         """Check what the repository itself holds.

@@ -156,7 +156,10 @@ class StateStack(Stack):
         return bucket
 
     def _make_operator_key(self) -> secretsmanager.Secret:
-        """The admin token is `<prefix>_<key>` of this JSON value, so `pf_admin_...`."""
+        """The admin token is `<prefix>_<key>` of this JSON value, so `pf_admin_...`.
+
+        CloudFormation makes a new key when this recipe changes, so it has to stay as it is.
+        """
         secret = secretsmanager.Secret(
             self,
             "OperatorKey",

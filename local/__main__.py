@@ -61,7 +61,7 @@ def _check_alive(stack: LocalStack) -> None:
 
 def _introduce(info: StackInfo) -> None:
     auth = '-H "Authorization: Bearer $PODFERRY_KEY"'
-    pod = '{"name": "first", "image": "docker.io/library/debian:12"}'
+    pod = '{"name": "first", "spec": {"image": "docker.io/library/debian:12"}}'
     _say(
         f"""
 Podferry is up (Ctrl-C ends it, the state stays).

@@ -171,14 +171,14 @@ class LocalStack:
         """A key of the account made at the first start."""
         known = self._read("account.json")
         if known:
-            return str(known["key"])
+            return str(known["token"])
         operator = Api(self.api_url, operator_key)
         try:
             made = operator.post("/v1/accounts", {"name": "local"})
         finally:
             operator.close()
         self._write("account.json", made)
-        return str(made["key"])
+        return str(made["token"])
 
     def _provider_key(self, name: str) -> str:
         known = self._read("provider_keys.json")

@@ -18,7 +18,10 @@ from .script import render
 
 AGENT_ROOT = Path(__file__).parents[1]
 BUNDLED_AT = "/.podferry"
-_LOADER_FILES = ((b"/etc/ld.so.preload", b"/.no/ld.so.preload"), (b"/etc/ld.so.cache", b"/.no/ld.so.cache"))
+_LOADER_FILES = (
+    (b"/etc/ld.so.preload", b"/.no/ld.so.preload"),
+    (b"/etc/ld.so.cache", b"/.no/ld.so.cache"),
+)
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,27 @@ print(json.dumps({
 
 # Parts of the standard library that an agent never uses.
 _DROPPED_DIRECTORIES = frozenset(
-    "__pycache__ test tests idlelib tkinter turtledemo lib2to3 ensurepip pydoc_data distutils "
-    "venv site-packages dist-packages wsgiref xmlrpc sqlite3 curses dbm unittest".split()
+    {
+        "__pycache__",
+        "curses",
+        "dbm",
+        "dist-packages",
+        "distutils",
+        "ensurepip",
+        "idlelib",
+        "lib2to3",
+        "pydoc_data",
+        "site-packages",
+        "sqlite3",
+        "test",
+        "tests",
+        "tkinter",
+        "turtledemo",
+        "unittest",
+        "venv",
+        "wsgiref",
+        "xmlrpc",
+    }
 )
 _DROPPED_FILES = re.compile(
     r"(turtle|doctest|pydoc|pdb|_sysconfigdata\w*|antigravity|this)\.py$|\.(pyi|exe|a|o)$"

@@ -59,7 +59,7 @@ class Agent:
         )
         self._object_pool = build_pool(settings.ca_pem, connections=2 * IN_FLIGHT)
         self._guard = ForkGuard()
-        self._gpus = GpuSampler(self._box, lambda: self._guard.is_open)
+        self._gpus = GpuSampler(self._box, self._may_fork)
         self._workload = Workload(self._box, self._store, settings.log_limit_bytes, self._boot_id)
         scope = ProcessScope(settings.machine_id, supervisor)
         self._quiesce = Quiesce(self._box, self._store, scope, self._workload)
@@ -107,7 +107,7 @@ class Agent:
             "capture": Capturing(self._api, self._open_store, root, directory).handle,
             "restore": Restoring(self._open_store, root, directory, self._guard).handle,
             "run": Run(self._box, self._workload).handle,
-            "exec": Exec(self._box, self._api, directory).handle,
+            "exec": Exec(self._box, self._api, directory, self._may_fork).handle,
             "shutdown": self._handle_shutdown,
         }
 
@@ -138,6 +138,10 @@ class Agent:
         self._workload.clear()
         self._farewell_at = time.monotonic() + _FAREWELL_SECONDS
         return {}
+
+    def _may_fork(self) -> bool:
+        """Not while the box's programs are being replaced: they would be half old, half new."""
+        return self._guard.is_open
 
     def _is_over(self) -> bool:
         self._notice.run_hooks_if_given()

@@ -10,7 +10,7 @@ unset LD_PRELOAD LD_LIBRARY_PATH
 cd "$PF_ROOT/"&&mkdir -p .podferry&&cd .podferry||E "use a writable root: no $PF_ROOT/.podferry"
 T(){ "$@" "$PF_BUNDLE_URL">b 2>>l;}
 # A restarted box has the bundle already, and its URL may have expired.
-[ "$(cat h 2>&-)" = "$PF_BUNDLE_SHA256" ]||{
+[ "$(cat h 2>&-||echo 0)" = "$PF_BUNDLE_SHA256" ]||{
 T curl -fsSL --retry 3||T wget -qO-||T python3 -c 'import sys,urllib.request as u
 open(1,"wb").write(u.urlopen(sys.argv[1]).read())'||T perl -MHTTP::Tiny -e '%r=%{HTTP::Tiny->new->get(pop)};$r{success}||die$r{status};print$r{content}'||
 # HTTP by hand: the bundle is no secret, and its hash is checked below.
@@ -23,7 +23,7 @@ while read l<&3;((${#l}>1));do :;done;cat<&3'||E "download failed, add curl or w
 h=$( (sha256sum||openssl dgst -sha256 -r||shasum -a256)<b 2>&-)
 h=${h%% *}
 [ $h ]||E "cannot check, add sha256sum"
-[ $h = $PF_BUNDLE_SHA256 ]||E "wrong hash $h, rent again"
+[ $h = "$PF_BUNDLE_SHA256" ]||E "wrong hash $h, rent again"
 tar -xzf b 2>>l||E "cannot unpack, add tar and gzip: $(tail -n1 l)"
 rm b;echo $h>h;}
 # The bundle's loader has no cache file to read: the builder takes its path out.

@@ -9,8 +9,7 @@ from podferry_agent.api import ApiClient
 from podferry_agent.commands import CommandContext
 from podferry_agent.errors import CommandError
 from podferry_agent.progress import ProgressReporter
-from podferry_agent.snapshot import CaptureOutcome, CaptureSpec, capture
-from podferry_agent.snapshot.errors import SnapshotError
+from podferry_agent.snapshot import CaptureOutcome, CaptureSpec, SnapshotError, capture
 from podferry_agent.transfer import StoreFactory, TransferScope
 from podferry_agent.wire import LISTED_PATHS, CaptureArgs
 

@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -36,8 +37,12 @@ class Exec:
     box: Box
     api: ApiClient
     state_dir: Path
+    may_fork: Callable[[], bool]
 
     def handle(self, context: CommandContext) -> dict[str, object]:
+        if not self.may_fork():
+            detail = "the environment is being restored; try again when that has ended"
+            raise CommandError("restore_running", detail, retryable=True)
         args = ExecArgs.parse(context.command.fields())
         output = OutputSender(self.api, context.command.id, context.cancelled)
         with tempfile.TemporaryFile(dir=self.state_dir) as stdin:

@@ -27,7 +27,7 @@ def collect_facts(box: Box, state_dir: Path, supervisor_pid: int) -> dict[str, o
         "libc": _libc(box.root),
         "hostname": platform.node(),
         "cpu_count": system.cpu_count(),
-        "memory_bytes": system.memory_total(),
+        "memory_bytes": system.known(system.memory_total),
         "disk_total_bytes": total,
         "disk_free_bytes": free,
         "gpus": gpu_facts(box),

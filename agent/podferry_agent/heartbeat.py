@@ -16,7 +16,7 @@ from podferry_agent.errors import (
 )
 from podferry_agent.metrics import Metrics
 from podferry_agent.retry import Backoff
-from podferry_agent.wire import HeartbeatReply
+from podferry_agent.wire import Command, HeartbeatReply
 from podferry_agent.workload import Workload
 
 _LOG = logging.getLogger(__name__)
@@ -88,9 +88,16 @@ class Heartbeat:
         self.on_answer()
         self.runner.forget(reply.forget)
         for command in reply.commands:
-            self.runner.accept(command)
+            self._accept(command)
         elapsed = time.monotonic() - started_at
         return min(_LONGEST_SECONDS, max(_SHORTEST_SECONDS, reply.heartbeat_seconds - elapsed))
+
+    def _accept(self, command: Command) -> None:
+        try:
+            self.runner.accept(command)
+        except WireError as error:
+            # Not even its id can be used, so there is nothing to report it under.
+            _LOG.error("command_refused", extra={"reason": str(error)})
 
     def build(self) -> dict[str, object]:
         self.workload.log.trim()

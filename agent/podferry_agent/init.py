@@ -5,6 +5,7 @@ machine will be taken away. The agent is a child of it, so that a crash of the a
 the box, and so that reaping orphans cannot steal the exit codes the agent waits for.
 """
 
+import contextlib
 import ctypes
 import logging
 import os
@@ -62,9 +63,10 @@ class Supervisor:
     def _run_agent(self) -> int:
         # Signals are held back until the child has its own handlers and we know its pid.
         signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
+        supervisor = os.getpid()
         self._agent_pid = os.fork()
         if self._agent_pid == 0:
-            self._become_agent()
+            self._become_agent(supervisor)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
         while True:
             pid, status = os.waitpid(-1, 0)
@@ -72,12 +74,14 @@ class Supervisor:
                 self._agent_pid = 0
                 return os.waitstatus_to_exitcode(status)
 
-    def _become_agent(self) -> None:
+    def _become_agent(self, supervisor: int) -> None:
         """Never returns."""
         code = 70
         try:
             # Two agents on one machine must never be: if we are killed, it goes with us.
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != supervisor:
+                return  # killed before we could ask for that
             for number in _FORWARDED:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
@@ -96,11 +100,9 @@ class Supervisor:
     def _reap_for(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not self._is_ending:
-            try:
-                if os.waitpid(-1, os.WNOHANG)[0]:
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
                     continue
-            except ChildProcessError:
-                pass
             time.sleep(0.1)
 
 

@@ -74,7 +74,7 @@ class CommandJournal:
         return {entry.id: entry for entry in entries}
 
     def save(self, entry: JournalEntry) -> None:
-        self._store.save(self._name(entry.id), entry.to_json())
+        self._store.save_if_possible(self._name(entry.id), entry.to_json())
 
     def prune(self, entries: dict[str, JournalEntry]) -> None:
         """Forget the oldest of those whose end has arrived."""

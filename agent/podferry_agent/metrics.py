@@ -20,11 +20,11 @@ class Metrics:
 
     def read(self) -> dict[str, object]:
         total, free = system.disk(self.root)
-        received, sent = system.network_bytes()
+        received, sent = system.known(system.network_bytes) or (None, None)
         return {
             "cpu_percent": self._read_cpu(),
-            "memory_used_bytes": system.memory_used(),
-            "memory_total_bytes": system.memory_total(),
+            "memory_used_bytes": system.known(system.memory_used),
+            "memory_total_bytes": system.known(system.memory_total),
             "disk_used_bytes": None if total is None or free is None else total - free,
             "disk_total_bytes": total,
             "net_rx_bytes": received,
@@ -34,7 +34,7 @@ class Metrics:
 
     def _read_cpu(self) -> float | None:
         """Percent of all cores, over at least half a second: less would be mostly noise."""
-        now, used = time.monotonic(), system.cpu_seconds()
+        now, used = time.monotonic(), system.known(system.cpu_seconds)
         elapsed = now - self._read_at
         if self._cpu_seconds is not None and elapsed < 0.5:
             return self._cpu_percent

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from podferry_agent.snapshot.model import Progress
+from podferry_agent.snapshot import Progress
 
 # Before this much of the work is done an estimate would jump about.
 _SHORTEST_SECONDS = 1.0

@@ -152,7 +152,7 @@ class Quiesce:
     def _remember(self, processes: Iterable[Process]) -> int:
         ordered = _leaf_first([*processes])
         entries = [{"pid": p.pid, "started": p.started} for p in ordered]
-        self.store.save(_RECORD, {"processes": entries})
+        self.store.save_if_possible(_RECORD, {"processes": entries})
         return len(entries)
 
 

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
@@ -11,8 +11,7 @@ from typing import Literal, cast
 from podferry_agent.commands import CommandContext
 from podferry_agent.errors import CommandError
 from podferry_agent.progress import ProgressReporter
-from podferry_agent.snapshot import RestoreOutcome, RestoreSpec, restore
-from podferry_agent.snapshot.errors import SnapshotError
+from podferry_agent.snapshot import RestoreOutcome, RestoreSpec, SnapshotError, restore
 from podferry_agent.ssh_keys import write_authorized_keys
 from podferry_agent.transfer import StoreFactory, TransferScope
 from podferry_agent.wire import LISTED_PATHS, RestoreArgs
@@ -54,7 +53,9 @@ class Restoring:
     def handle(self, context: CommandContext) -> dict[str, object]:
         args = RestoreArgs.parse(context.command.fields())
         scope = TransferScope(args.snapshot_id, None)
-        with self.guard.closed(), self.open_store(scope, context.cancelled) as store:
+        # Only an environment replaces the box's programs; a volume is just files.
+        guard = self.guard.closed() if args.kind == "environment" else nullcontext()
+        with guard, self.open_store(scope, context.cancelled) as store:
             progress = ProgressReporter(context.report)
             try:
                 outcome = restore(self._spec(args), store, progress, context.cancelled)

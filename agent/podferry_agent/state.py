@@ -1,10 +1,13 @@
 """What the agent must remember when it is killed: small JSON files, replaced in one step."""
 
 import json
+import logging
 import os
 from pathlib import Path
 
 from podferry_agent.errors import SettingsError
+
+_LOG = logging.getLogger(__name__)
 
 
 class StateStore:
@@ -39,6 +42,13 @@ class StateStore:
         path = self._path(name)
         path.parent.mkdir(mode=0o700, exist_ok=True)
         replace_file(path, json.dumps(document).encode(), mode=0o600)
+
+    def save_if_possible(self, name: str, document: dict[str, object]) -> None:
+        """For what is also held in memory: a user who fills the disk must not stop the agent."""
+        try:
+            self.save(name, document)
+        except OSError as error:
+            _LOG.warning("state_not_stored", extra={"document": name, "reason": str(error)})
 
     def remove(self, name: str) -> None:
         self._path(name).unlink(missing_ok=True)

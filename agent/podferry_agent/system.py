@@ -1,10 +1,26 @@
 """Reads figures of the box from /proc, cgroups and the disk; unknown is None, never a guess."""
 
+import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger(__name__)
 
 _CGROUP = Path("/sys/fs/cgroup")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def known(read: Callable[[], T]) -> T | None:
+    """The figure, or None where /proc looks otherwise, as in sandboxes such as gVisor."""
+    try:
+        return read()
+    except (ValueError, IndexError) as error:
+        _LOG.debug("figure_unknown", extra={"figure": read.__name__, "reason": str(error)})
+        return None
 
 
 def read_text(path: Path) -> str | None:

@@ -18,7 +18,7 @@ from podferry_agent.batching import Batcher
 from podferry_agent.errors import ObjectConflictError, StoppingError, TransferError
 from podferry_agent.redaction import redact
 from podferry_agent.retry import Backoff
-from podferry_agent.snapshot.errors import ObjectNotFoundError
+from podferry_agent.snapshot import ObjectNotFoundError
 from podferry_agent.wire import (
     OBJECTS_PER_REQUEST,
     DownloadGrant,

@@ -196,7 +196,7 @@ class Workload:
     def _set(self, status: WorkloadStatus) -> None:
         self._status = status
         spec, process = self._spec, self._process
-        self._store.save(
+        self._store.save_if_possible(
             _RECORD,
             {
                 "spec": spec

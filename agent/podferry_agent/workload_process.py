@@ -1,5 +1,6 @@
 """A started startup script, which outlives the agent process that started it."""
 
+import logging
 import os
 import subprocess
 from dataclasses import dataclass
@@ -8,6 +9,8 @@ from pathlib import Path
 from podferry_agent.box import Box, shell_argv
 from podferry_agent.fields import Fields
 from podferry_agent.processes import find_process, is_alive, list_processes
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -82,7 +85,11 @@ class BoundedLog:
         if size <= self.limit_bytes:
             return
         newest = self.tail(self.limit_bytes // 2)
-        self.path.with_suffix(".previous.log").write_bytes(newest)
+        try:
+            self.path.with_suffix(".previous.log").write_bytes(newest)
+        except OSError as error:
+            # A full disk. Cutting the log still helps.
+            _LOG.warning("old_log_not_kept", extra={"reason": str(error)})
         # The writer appends (O_APPEND), so after this it goes on at the new end.
         os.truncate(self.path, 0)
 

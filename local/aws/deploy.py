@@ -6,8 +6,7 @@ The templates are the ones that `cdk deploy` would send to AWS.
 import argparse
 import json
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +17,23 @@ from local.aws.assembly import Asset, Place, Stack
 from local.aws.client import client
 from local.aws.errors import DeployError, LocalAWSError
 from local.aws.settings import REGION
+from local.aws.stacks import StackDeployer
 from local.aws.zipping import zip_directory
 
 Outputs = dict[str, dict[str, str]]
 Report = Callable[[str], None]
+Parameters = Mapping[str, Mapping[str, str]]
 
-CAPABILITIES = ["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"]
 BOOTSTRAP_VERSION = "30"  # Templates check that their account was bootstrapped at least to 6.
 BOOTSTRAP_PARAMETER = "/cdk-bootstrap/hnb659fds/version"
-POLL_SECONDS = 0.05
-STACK_DEADLINE_SECONDS = 300
-# A stack whose first creation failed cannot be updated, only replaced.
-DEAD_STATES = {"ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED"}
-GOOD_STATES = {"CREATE_COMPLETE", "UPDATE_COMPLETE"}
 
 
-def deploy(directory: Path, endpoint: str, report: Report = print) -> Outputs:
+def deploy(
+    directory: Path,
+    endpoint: str,
+    report: Report = print,
+    parameters: Parameters | None = None,
+) -> Outputs:
     """Publishes the assets and creates or updates every stack, in order of dependency.
 
     Running it again without a change is quick and changes nothing.
@@ -42,6 +42,7 @@ def deploy(directory: Path, endpoint: str, report: Report = print) -> Outputs:
         directory: the cloud assembly (`cdk.out`).
         endpoint: address of the embedded AWS.
         report: called with one line of text per stack.
+        parameters: values of template parameters, by stack and name; others keep their default.
 
     Returns:
         The outputs of each stack by its name.
@@ -51,16 +52,29 @@ def deploy(directory: Path, endpoint: str, report: Report = print) -> Outputs:
     """
     account = _account(endpoint)
     plan = assembly.read(directory, Place(account=account, region=REGION))
+    given = parameters or {}
+    _refuse_unknown(given, plan.stacks)
     _mark_bootstrapped(endpoint)
     _publish(plan.assets, client("s3", endpoint))
-    cloudformation = client("cloudformation", endpoint)
-    outputs: Outputs = {}
-    for stack in plan.stacks:
-        try:
-            outputs[stack.name] = _deploy_stack(stack, endpoint, cloudformation, report)
-        except ClientError as refused:
-            message = refused.response["Error"]["Message"]
-            raise DeployError(f"{stack.name}: {message}") from refused
+    return {
+        stack.name: _deploy_stack(stack, endpoint, report, given.get(stack.name, {}))
+        for stack in plan.stacks
+    }
+
+
+def _refuse_unknown(given: Parameters, stacks: tuple[Stack, ...]) -> None:
+    unknown = sorted(set(given) - {stack.name for stack in stacks})
+    if unknown:
+        raise DeployError(f"parameters are given for stacks that do not exist: {unknown}")
+
+
+def _deploy_stack(
+    stack: Stack, endpoint: str, report: Report, parameters: Mapping[str, str]
+) -> dict[str, str]:
+    deployer = StackDeployer(stack.name, client("cloudformation", endpoint))
+    url = f"{endpoint}/{stack.bucket}/{stack.key}"
+    change, outputs = deployer.apply(url, dict(stack.tags), parameters)
+    report(f"{stack.name}: {change}")
     return outputs
 
 
@@ -98,92 +112,6 @@ def _exists(head: Callable[..., Any], **target: str) -> bool:
             return False
         raise
     return True
-
-
-def _deploy_stack(
-    stack: Stack, endpoint: str, cloudformation: Any, report: Report
-) -> dict[str, str]:
-    started = time.monotonic()
-    known = _describe(stack.name, cloudformation)
-    if known is not None and known["StackStatus"] in DEAD_STATES:
-        _delete(stack.name, cloudformation)
-        known = None
-    request = {
-        "StackName": stack.name,
-        "TemplateURL": f"{endpoint}/{stack.bucket}/{stack.key}",
-        "Capabilities": CAPABILITIES,
-        "Tags": [{"Key": key, "Value": value} for key, value in stack.tags],
-    }
-    if known is None:
-        cloudformation.create_stack(**request)
-    elif not _update(request, cloudformation):
-        report(f"{stack.name}: no change")
-        return _outputs(known)
-    done = _wait(stack.name, cloudformation)
-    report(f"{stack.name}: {done['StackStatus']} in {time.monotonic() - started:.1f} s")
-    return _outputs(done)
-
-
-def _update(request: dict[str, Any], cloudformation: Any) -> bool:
-    try:
-        cloudformation.update_stack(**request)
-    except ClientError as refused:
-        if "No updates are to be performed" in refused.response["Error"]["Message"]:
-            return False
-        raise
-    return True
-
-
-def _describe(name: str, cloudformation: Any) -> dict[str, Any] | None:
-    try:
-        answer = cloudformation.describe_stacks(StackName=name)
-    except ClientError as missing:
-        if "does not exist" in missing.response["Error"]["Message"]:
-            return None
-        raise
-    found: dict[str, Any] = answer["Stacks"][0]
-    return found
-
-
-def _wait(name: str, cloudformation: Any) -> dict[str, Any]:
-    deadline = time.monotonic() + STACK_DEADLINE_SECONDS
-    while time.monotonic() < deadline:
-        stack = _describe(name, cloudformation)
-        if stack is None:
-            raise DeployError(f"{name}: the stack is gone")
-        if stack["StackStatus"] in GOOD_STATES:
-            return stack
-        if not stack["StackStatus"].endswith("IN_PROGRESS"):
-            raise DeployError(_failure(stack, cloudformation))
-        time.sleep(POLL_SECONDS)
-    raise DeployError(f"{name}: not complete after {STACK_DEADLINE_SECONDS} s")
-
-
-def _delete(name: str, cloudformation: Any) -> None:
-    cloudformation.delete_stack(StackName=name)
-    deadline = time.monotonic() + STACK_DEADLINE_SECONDS
-    while time.monotonic() < deadline:
-        stack = _describe(name, cloudformation)
-        if stack is None or stack["StackStatus"] == "DELETE_COMPLETE":
-            return
-        time.sleep(POLL_SECONDS)
-    raise DeployError(f"{name}: the failed stack cannot be deleted; start with an empty --data")
-
-
-def _failure(stack: dict[str, Any], cloudformation: Any) -> str:
-    events = cloudformation.describe_stack_events(StackName=stack["StackId"])["StackEvents"]
-    lines = [
-        f"  {event['LogicalResourceId']} ({event['ResourceType']}): "
-        f"{event.get('ResourceStatusReason', 'no reason given')}"
-        for event in reversed(events)
-        if "FAILED" in event["ResourceStatus"]
-    ]
-    reason = stack.get("StackStatusReason", "")
-    return "\n".join([f"{stack['StackName']}: {stack['StackStatus']} {reason}".rstrip(), *lines])
-
-
-def _outputs(stack: dict[str, Any]) -> dict[str, str]:
-    return {item["OutputKey"]: item["OutputValue"] for item in stack.get("Outputs", [])}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -41,6 +41,9 @@ async def _serve(settings: Settings, listeners: Listeners) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if settings.end_with is not None:
+        # Readable as soon as that process has ended, also by SIGKILL.
+        loop.add_reader(os.pidfd_open(settings.end_with), stop.set)
     config = Config()
     config.bind = [f"fd://{listeners.api.fileno()}", f"fd://{listeners.front.fileno()}"]
     config.keep_alive_timeout = 75

@@ -34,6 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--concurrency", type=int, default=16, help="function calls that run at the same time"
     )
+    parser.add_argument("--end-with", type=int, metavar="PID", help="end when this process ends")
     return parser
 
 
@@ -47,6 +48,7 @@ def _run(arguments: argparse.Namespace, data: data_dir.DataDir) -> int:
         python=arguments.python,
         concurrency=arguments.concurrency,
         front_api=arguments.front_api,
+        end_with=arguments.end_with,
     )
     _configure_emulator(settings)
     # The emulator reads its environment while it is imported, so nothing may import it earlier.

@@ -19,6 +19,7 @@ class Settings:
     python: str
     concurrency: int
     front_api: str | None
+    end_with: int | None
 
     @property
     def endpoint(self) -> str:

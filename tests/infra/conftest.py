@@ -9,7 +9,9 @@ from infra.node import use_node
 
 use_node()
 
-from infra.application import context_of, make_app  # noqa: E402 - importing it starts Node
+from infra.application import make_app  # noqa: E402 - importing it starts Node
+from infra.context import Context, read_context, target_of  # noqa: E402
+from infra.preparation import prepare  # noqa: E402
 from infra.sources import REPOSITORY, Sources, Target  # noqa: E402
 from tests.infra.templates import Assembly  # noqa: E402
 
@@ -31,8 +33,14 @@ def a_tree(root: Path) -> Sources:
     return sources
 
 
-def synthesize(sources: Sources, outdir: Path, **context: str) -> Assembly:
-    make_app(sources, outdir, context_of(REPOSITORY / "cdk.json") | context).synth()
+def a_context(*pairs: str) -> Context:
+    return read_context(REPOSITORY / "cdk.json", {}, pairs)
+
+
+def synthesize(sources: Sources, outdir: Path, *pairs: str) -> Assembly:
+    context = a_context(*pairs)
+    prepare(sources, target_of(context))
+    make_app(sources, outdir, context).synth()
     return Assembly(outdir)
 
 

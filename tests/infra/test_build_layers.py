@@ -85,7 +85,7 @@ def test_a_layer_that_was_removed_is_built_again(sources: Sources) -> None:
 def test_a_package_with_another_hash_is_refused_and_the_old_layer_stays(sources: Sources) -> None:
     build_vendor_layer(sources, Target.LOCAL)
     require(sources, a_wheel(sources.root), digest="0" * 64)
-    with pytest.raises(LayerBuildError, match="(?i)hash"):
+    with pytest.raises(LayerBuildError, match=r"(?i)hash"):
         build_vendor_layer(sources, Target.LOCAL)
     assert (sources.vendor_layer(Target.LOCAL) / "python" / "tiny.py").is_file()
     assert {path.name for path in sources.built_layers.iterdir()} == {"vendor-local"}

@@ -4,7 +4,8 @@ import pytest
 
 from infra.catalog import FUNCTIONS, WORKFLOWS
 from infra.http_api import OPEN_ROUTES
-from tests.infra.templates import Assembly, Template, as_text
+from infra.sources import Sources
+from tests.infra.templates import Assembly, Resource, Template, as_text
 
 BY_NAME = {spec.name: spec for spec in FUNCTIONS}
 
@@ -14,7 +15,7 @@ def control(assembly: Assembly) -> Template:
     return assembly.control
 
 
-def test_every_directory_of_functions_is_deployed(control: Template, sources) -> None:
+def test_every_directory_of_functions_is_deployed(control: Template, sources: Sources) -> None:
     written = {path.parent.name for path in sources.functions.glob("*/handler.py")}
     assert control.functions().keys() == written == BY_NAME.keys()
 
@@ -51,7 +52,9 @@ def test_every_function_uses_both_layers(control: Template) -> None:
         assert {layer["Ref"] for layer in function["Layers"]} == layers
 
 
-def test_the_asset_of_a_function_is_its_directory_only(assembly: Assembly, sources) -> None:
+def test_the_asset_of_a_function_is_its_directory_only(
+    assembly: Assembly, sources: Sources
+) -> None:
     key = assembly.control.functions()["reconciler"]["Code"]["S3Key"]
     expected = {path.name for path in sources.function("reconciler").iterdir()}
     assert {path.name for path in assembly.asset(key).iterdir()} == expected - {"__pycache__"}
@@ -109,7 +112,7 @@ def test_the_authorizer_sees_every_request_and_remembers_none(control: Template)
 def test_each_route_leads_to_its_function(control: Template) -> None:
     integrations = control.of_type("AWS::ApiGatewayV2::Integration")
 
-    def function_of(route: dict) -> str:
+    def function_of(route: Resource) -> str:
         integration = as_text(route["Target"]).split("/")[1].strip("<>")
         return as_text(integrations[integration]["Properties"]["IntegrationUri"]).strip("<>")
 

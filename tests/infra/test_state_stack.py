@@ -1,8 +1,10 @@
 """State survives releases, is encrypted, and cannot be overwritten."""
 
+import string
+
 import pytest
 
-from tests.infra.templates import Assembly, Template
+from tests.infra.templates import Assembly, Resource, Template
 
 KEEPERS = (
     "AWS::DynamoDB::Table",
@@ -107,7 +109,7 @@ def test_the_operator_key_is_generated_and_provider_keys_start_empty(state: Temp
     assert recipe["SecretStringTemplate"] == '{"prefix":"pf_admin"}'
     assert recipe["GenerateStringKey"] == "key"
     assert recipe["PasswordLength"] >= 43
-    assert set("\"'\\/_ ".replace(" ", "")) <= set(recipe["ExcludeCharacters"])
+    assert set(recipe["ExcludeCharacters"]) == set(string.punctuation)
     assert given["SecretString"] == "{}"
 
 
@@ -118,17 +120,18 @@ def test_the_deployment_id_comes_from_the_stacks_own_id(state: Template) -> None
     assert output["Value"] == {"Fn::Select": [0, {"Fn::Split": ["-", uuid]}]}
 
 
-def _keys(table_or_index: dict) -> list[str]:
+def _keys(table_or_index: Resource) -> list[str]:
     return [key["AttributeName"] for key in table_or_index["KeySchema"]]
 
 
-def _bucket(state: Template, prefix: str) -> dict:
+def _bucket(state: Template, prefix: str) -> Resource:
     buckets = state.of_type("AWS::S3::Bucket").items()
+    bucket: Resource
     (bucket,) = (one["Properties"] for name, one in buckets if name.startswith(prefix))
     return bucket
 
 
-def _policy(state: Template, prefix: str) -> list[dict]:
+def _policy(state: Template, prefix: str) -> list[Resource]:
     return [
         statement
         for policy in state.properties("AWS::S3::BucketPolicy")

@@ -9,20 +9,13 @@ import pytest
 from aws_cdk import Stack
 from aws_cdk import aws_s3 as s3
 
-from infra.application import context_of, make_app, parse_context
-from infra.build_layers import LayerBuildError
-from infra.errors import ContextInvalidError, SourcesIncompleteError
-from infra.sources import REPOSITORY, Sources
-from tests.infra.conftest import a_tree, synthesize
-from tests.infra.templates import Assembly
-
-CFN_LINT = [
-    sys.executable,
-    "-m",
-    "cfnlint",
-    "--config-file",
-    str(REPOSITORY / "infra/cfnlint.yaml"),
-]
+from infra.application import make_app
+from infra.context import read_context
+from infra.errors import ContextInvalidError, LayerBuildError, SourcesIncompleteError
+from infra.preparation import prepare
+from infra.sources import REPOSITORY, Sources, Target
+from tests.infra.conftest import a_context, a_tree, synthesize
+from tests.infra.templates import Assembly, Resource
 
 
 def test_two_synths_give_the_same_bytes_whatever_caches_lie_about(
@@ -40,7 +33,7 @@ def test_two_synths_give_the_same_bytes_whatever_caches_lie_about(
 def test_the_local_target_changes_the_third_party_layer_only(
     assembly: Assembly, sources: Sources, tmp_path: Path
 ) -> None:
-    local = synthesize(sources, tmp_path, target="local")
+    local = synthesize(sources, tmp_path, "target=local")
     assert local.state.body == assembly.state.body
     changed = _changed(assembly.control.body, local.control.body)
     assert [name for name in changed if not name.startswith("VendorLayer")] == []
@@ -48,7 +41,7 @@ def test_the_local_target_changes_the_third_party_layer_only(
 
 
 def test_a_finding_of_cdk_nag_stops_the_synth(sources: Sources, tmp_path: Path) -> None:
-    app = make_app(sources, tmp_path, context_of(REPOSITORY / "cdk.json"))
+    app = make_app(sources, tmp_path, a_context())
     s3.Bucket(Stack(app, "Careless"), "Open")
     with pytest.raises(RuntimeError, match="ValidationFailed"):
         app.synth()
@@ -56,37 +49,47 @@ def test_a_finding_of_cdk_nag_stops_the_synth(sources: Sources, tmp_path: Path) 
     assert "AwsSolutions-S10" in report
 
 
-def test_cfn_lint_accepts_both_templates(assembly: Assembly) -> None:
-    paths = [str(assembly.state.path), str(assembly.control.path)]
-    done = subprocess.run([*CFN_LINT, *paths], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.returncode) == ("", 0)
-
-
-def test_missing_artefacts_are_named_with_the_command_that_makes_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("target", "command"), [(Target.LAMBDA, "make build-lambda"), (Target.LOCAL, "make build")]
+)
+def test_missing_artefacts_are_named_with_the_command_that_makes_them(
+    tmp_path: Path, target: Target, command: str
+) -> None:
     sources = a_tree(tmp_path / "tree")
     sources.agent_bundle.unlink()
-    with pytest.raises(SourcesIncompleteError, match=r"podferry-agent-x86_64.*`make build`"):
-        make_app(sources, tmp_path / "out", {})
+    with pytest.raises(SourcesIncompleteError) as caught:
+        prepare(sources, target)
+    assert str(caught.value) == (
+        f"build/agent/podferry-agent-x86_64.tar.gz not built yet: run `{command}`"
+    )
 
 
 def test_a_missing_boot_script_is_named(tmp_path: Path) -> None:
     sources = a_tree(tmp_path / "tree")
     sources.bootstrap_script.unlink()
     with pytest.raises(LayerBuildError, match=r"bootstrap\.sh"):
-        make_app(sources, tmp_path / "out", {})
+        prepare(sources, Target.LAMBDA)
 
 
 def test_a_missing_workflow_file_is_named(tmp_path: Path) -> None:
     sources = a_tree(tmp_path / "tree")
     sources.workflow("stop").unlink()
     with pytest.raises(SourcesIncompleteError, match=r"infra/workflows/stop\.asl\.json"):
-        make_app(sources, tmp_path / "out", {})
+        prepare(sources, Target.LAMBDA)
 
 
-def test_context_pairs_are_read_and_wrong_ones_refused() -> None:
-    assert parse_context(["target=local", "a=b=c"]) == {"target": "local", "a": "b=c"}
+def test_context_comes_from_the_file_the_cli_and_the_command_line_in_this_order(
+    tmp_path: Path,
+) -> None:
+    cdk_json = tmp_path / "cdk.json"
+    cdk_json.write_text('{"context": {"a": "file", "b": "file", "c": "file"}}')
+    cli = {"CDK_CONTEXT_JSON": '{"b": "cli", "c": "cli"}'}
+    assert read_context(cdk_json, cli, ["c=x=y"]) == {"a": "file", "b": "cli", "c": "x=y"}
+
+
+def test_a_context_pair_without_a_value_is_refused() -> None:
     with pytest.raises(ContextInvalidError, match="'local'"):
-        parse_context(["local"])
+        read_context(REPOSITORY / "cdk.json", {}, ["local"])
 
 
 def test_the_app_ends_with_one_line_about_a_wrong_target(tmp_path: Path) -> None:
@@ -109,7 +112,7 @@ def test_the_cdk_cli_and_the_plain_script_synthesize_the_same() -> None:
         assert settings[name] is False
 
 
-def _changed(one: dict, other: dict) -> set[str]:
+def _changed(one: Resource, other: Resource) -> set[str]:
     """Names of the resources that differ, references to them by new names not counted."""
     resources, others = one["Resources"], other["Resources"]
     return {

@@ -135,7 +135,7 @@ class FakeCloud:
             boot_deadline_seconds=600,
             poll_seconds=2,
             listing_settles_seconds=20,
-            gone_machines_stay_listed=False,
+            failed_is_final=False,
         )
         self.boxes: dict[str, Box] = {}
         self.creates = 0

@@ -63,15 +63,13 @@ class Planner:
         self._table = table
         self._meter = meter
 
-    def plan(
-        self, entries: Iterable[Entry], live: LiveTree, captured: Rules, warnings: Warnings
-    ) -> Plan:
+    def plan(self, entries: Iterable[Entry], live: LiveTree, warnings: Warnings) -> Plan:
         plan = Plan(self._wanted(entries))
         for path, entry in plan.want.items():
             if entry.link:
                 plan.leaders.setdefault(entry.link, path)
         self._decide(plan, live, warnings)
-        plan.deletions = self._deletions(plan, live, captured)
+        plan.deletions = _deletions(plan, live)
         return plan
 
     def _wanted(self, entries: Iterable[Entry]) -> dict[bytes, Entry]:
@@ -182,17 +180,17 @@ class Planner:
             kept = plan.actions[leader] in (Action.KEEP, Action.FIX)
             plan.actions[path] = Action.KEEP if same and kept else Action.MAKE
 
-    def _deletions(self, plan: Plan, live: LiveTree, captured: Rules) -> list[bytes]:
-        """What is here and not in the snapshot, though the capture would have taken it."""
-        unknown = {p for p, e in plan.want.items() if e.is_directory and e.bits & UNREADABLE}
-        doomed = []
-        for path, node in reversed(live.nodes.items()):
-            if path in plan.want or node.entry.bits & BARE or _is_below(path, unknown):
-                continue
-            absolute = self._spec.pod_prefix + b"/" + path
-            if captured.judge(absolute, directory=node.entry.is_directory) is Verdict.KEEP:
-                doomed.append(path)
-        return doomed
+
+def _deletions(plan: Plan, live: LiveTree) -> list[bytes]:
+    """What is here and not in the snapshot; the walk took only what a capture would have taken."""
+    unknown = {p for p, e in plan.want.items() if e.is_directory and e.bits & UNREADABLE}
+    return [
+        path
+        for path, node in reversed(live.nodes.items())
+        if path not in plan.want
+        and not node.entry.bits & BARE
+        and not _is_below(path, unknown)
+    ]
 
 
 def _is_below(path: bytes, directories: set[bytes]) -> bool:

@@ -31,7 +31,7 @@ from podferry_agent.snapshot.model import (
 )
 from podferry_agent.snapshot.plan import Action, Planner
 from podferry_agent.snapshot.progress import Meter
-from podferry_agent.snapshot.rules import Rules, rules_for
+from podferry_agent.snapshot.rules import rules_for
 from podferry_agent.snapshot.stage import StageDirectory, Stager
 from podferry_agent.snapshot.statestore import StateStore
 from podferry_agent.snapshot.swap import Swap
@@ -143,10 +143,10 @@ class _Restore:
     def _round(
         self, root: Root, reader: ManifestReader, entries: list[Entry], tree: Tree
     ) -> list[bytes]:
-        rules = rules_for(self._spec)
+        rules = rules_for(self._spec, root.user_rules)
         live = LiveTree(tree, rules, self._spec)
         planner = Planner(self._spec, tree, rules, reader.table, self._meter)
-        plan = planner.plan(entries, live, _capture_rules(root), self._warnings)
+        plan = planner.plan(entries, live, self._warnings)
         stage = StageDirectory(self._spec)
         metadata = MetadataWriter(tree, self._warnings)
         job = Job(
@@ -218,7 +218,3 @@ class _Restore:
             duration_seconds=round(time.monotonic() - self._began, 3),
         )
 
-
-def _capture_rules(root: Root) -> Rules:
-    """What the capture took: only that can be missing from the snapshot on purpose."""
-    return Rules(root.user_rules, with_defaults=root.kind == "environment")

@@ -156,14 +156,22 @@ class Rules:
         return _first([*self._machine, *self._not_kept], subject) or default
 
 
-def rules_for(spec: TreeSpec) -> Rules:
-    """The rules of a spec on this machine, with its mounts, swap files and users' homes."""
+def rules_for(spec: TreeSpec, captured: Sequence[str] | None = None) -> Rules:
+    """The rules of a spec on this machine, with its mounts, swap files and users' homes.
+
+    A restore passes the rules of the capture: what they left out can neither be missing from the
+    snapshot nor be deleted. The pod's present `machine` rules hold besides.
+    """
+    user_rules = spec.user_rules
+    if captured is not None:
+        present = (parse_rule(text) for text in spec.user_rules)
+        user_rules = (*captured, *(rule.text for rule in present if rule.action == "machine"))
     mounts = {spec.pod_prefix + path for path in mount_points_below(spec.tree_root)}
     if spec.kind == "volume":
-        return Rules(spec.user_rules, with_defaults=False, mounts=mounts)
+        return Rules(user_rules, with_defaults=False, mounts=mounts)
     volume = _literal(spec.volume_path)
     rules = Rules(
-        spec.user_rules,
+        user_rules,
         mounts=mounts - {spec.volume_path},
         fixed=[(f"{volume}/**", "the volume has its own snapshots")],
         extra_defaults=[*_swap_rules(spec.root), *_home_rules(spec.root)],

@@ -90,6 +90,7 @@ class Piece:
 
     chunk: int
     places: list[tuple[StagedFile, int]] = field(default_factory=list)
+    done: bool = False
 
 
 @dataclass
@@ -226,7 +227,8 @@ class Stager:
             start = block.offset - wanted.start
             raw = memoryview(self._codec.decode(block, data[start : start + block.stored]))
             for piece in pieces:
-                self._write(piece, raw, pack.name)
+                if not piece.done:  # a second try after damage finds some written
+                    self._write(piece, raw, pack.name)
 
     def _write(self, piece: Piece, raw: memoryview, name: str) -> None:
         offset = self._table.offsets[piece.chunk]
@@ -235,6 +237,7 @@ class Stager:
             raise SnapshotCorruptError("a chunk has other content than was captured", name)
         for file, position in piece.places:
             self._write_chunk(file, data, position)
+        piece.done = True
 
     def _write_chunk(self, file: StagedFile, data: memoryview, position: int) -> None:
         with file.lock:

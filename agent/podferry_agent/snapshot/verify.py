@@ -27,7 +27,7 @@ def verify_tree(spec: RestoreSpec, store: ObjectStore) -> list[Difference]:
     """Differences between the live tree and the snapshot; every byte of every file is hashed."""
     root = load_root(store, spec.snapshot_id, spec.root_sha256)
     reader = ManifestReader(store, root, StateStore(spec.state_dir, spec.kind).pages)
-    rules = rules_for(spec)
+    rules = rules_for(spec, root.user_rules)
     want = {e.path: e for e in reader.entries() if _is_ours(spec, rules, e)}
     with Tree(spec.tree_root) as tree:
         live = LiveTree(tree, rules, spec)

@@ -82,7 +82,9 @@ class Bench:
             **more,
         }
 
-    def capture(self, machine: str, snapshot_id: str, parent: str | None = None, **more: Any) -> CaptureOutcome:
+    def capture(
+        self, machine: str, snapshot_id: str, parent: str | None = None, **more: Any
+    ) -> CaptureOutcome:
         store = more.pop("store", None) or CountingStore(self.store_directory, snapshot_id)
         self.last_store = store
         report = more.pop("progress", ignore)

@@ -13,7 +13,9 @@ from tests.agent.snapshot.conftest import Bench
 needs_root = pytest.mark.skipif(not trees.IS_ROOT, reason="needs root")
 
 
-def test_case_s11_a_tree_of_every_awkward_kind_is_restored_without_a_difference(bench: Bench) -> None:
+def test_case_s11_a_tree_of_every_awkward_kind_is_restored_without_a_difference(
+    bench: Bench,
+) -> None:
     bench.root("old").mkdir()
     trees.make_torture(bench.tree("old"))
     before = trees.snapshot_of_disk(bench.tree("old"))
@@ -24,7 +26,9 @@ def test_case_s11_a_tree_of_every_awkward_kind_is_restored_without_a_difference(
     assert bench.differences("old", "new") == []
     assert bench.verify("new", "snap_1") == []
     assert outcome.warnings == []
-    assert outcome.files == sum(1 for facts in before.values() if facts[0].startswith("0o10") and len(facts[0]) == 8)
+    assert outcome.files == sum(
+        1 for facts in before.values() if facts[0].startswith("0o10") and len(facts[0]) == 8
+    )
 
 
 def test_a_restored_tree_that_is_captured_again_makes_the_same_pages(bench: Bench) -> None:
@@ -151,7 +155,17 @@ def test_owners_and_devices_survive_a_machine_that_can_give_neither(bench: Bench
     os.mknod(tree / "null", 0o20640, os.makedev(1, 3))
     bench.capture("old", "snap_1")
     bench.make("mid")
-    command = ["unshare", "--user", "--map-root-user", sys.executable, "-c", _INSIDE, str(bench.base), "-", "snap_2"]
+    command = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        sys.executable,
+        "-c",
+        _INSIDE,
+        str(bench.base),
+        "-",
+        "snap_2",
+    ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if "unshare failed" in done.stderr:
@@ -182,9 +196,24 @@ def test_an_ordinary_user_restores_what_it_may_and_keeps_the_owners_for_later(be
     for parent in bench.base.parents:
         if parent.stat().st_mode & 0o5 != 0o5 and parent.is_relative_to("/tmp"):
             parent.chmod(parent.stat().st_mode | 0o5)
-    command = ["setpriv", "--reuid=4242", "--regid=4242", "--clear-groups", sys.executable, "-B", "-c", _INSIDE]
+    command = [
+        "setpriv",
+        "--reuid=4242",
+        "--regid=4242",
+        "--clear-groups",
+        sys.executable,
+        "-B",
+        "-c",
+        _INSIDE,
+    ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([*command, str(bench.base), "-", "snap_2"], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, str(bench.base), "-", "snap_2"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if "Permission denied" in done.stderr and "podferry_agent" not in done.stderr:
         pytest.skip("the interpreter is out of reach of other users")
     assert done.returncode == 0, done.stderr

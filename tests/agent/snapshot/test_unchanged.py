@@ -99,7 +99,9 @@ def test_an_insertion_in_a_big_file_stores_little(bench: Bench) -> None:
 
 
 @pytest.mark.usefixtures("trusting")
-def test_a_file_with_a_young_ctime_is_read_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_with_a_young_ctime_is_read_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tree = bench.make("pod")
     (tree / "young").write_bytes(b"x" * 100)
     reads: list[int] = []

@@ -75,7 +75,14 @@ def make_torture(d: Path) -> None:
     put(b"setgid", b"x", 0o2755)
     os.mkdir(b + b"sticky")
     os.chmod(b + b"sticky", 0o1777)
-    for name in (b"bad\xff\xfeutf8", b"new\nline", b" lead trail ", b"back\\slash", b"quote'\"", b"-dash"):
+    for name in (
+        b"bad\xff\xfeutf8",
+        b"new\nline",
+        b" lead trail ",
+        b"back\\slash",
+        b"quote'\"",
+        b"-dash",
+    ):
         put(name)
     put(b"n" * 255)
     put("nfc-\u00e9".encode())
@@ -235,7 +242,10 @@ def _collect(fd: int, prefix: bytes, found: dict, inodes: dict) -> None:
 
 def _facts(fd: int, name: bytes, status: os.stat_result) -> tuple:
     path = b"/proc/self/fd/%d/%s" % (fd, name)
-    xattrs = {n: os.getxattr(path, n, follow_symlinks=False) for n in os.listxattr(path, follow_symlinks=False)}
+    xattrs = {
+        n: os.getxattr(path, n, follow_symlinks=False)
+        for n in os.listxattr(path, follow_symlinks=False)
+    }
     xattrs.pop("security.selinux", None)
     extra: object = None
     flags = 0
@@ -252,7 +262,15 @@ def _facts(fd: int, name: bytes, status: os.stat_result) -> tuple:
         os.close(inner)
     elif stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
         extra = status.st_rdev
-    return (oct(status.st_mode), status.st_uid, status.st_gid, status.st_mtime_ns, tuple(sorted(xattrs.items())), flags, extra)
+    return (
+        oct(status.st_mode),
+        status.st_uid,
+        status.st_gid,
+        status.st_mtime_ns,
+        tuple(sorted(xattrs.items())),
+        flags,
+        extra,
+    )
 
 
 def differing(left: dict[bytes, tuple], right: dict[bytes, tuple]) -> list[str]:

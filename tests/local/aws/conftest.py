@@ -15,60 +15,38 @@ import urllib3
 
 from local.aws.client import client
 from local.aws.deploy import Outputs, deploy
+from local.processes import Server, start_server
 
-REPOSITORY = Path(__file__).parents[3]
 APP = Path(__file__).parent / "app" / "app.py"
-START_SECONDS = 20
 
 
-@dataclass
-class Server:
+@dataclass(frozen=True)
+class EmbeddedAWS:
     """A running embedded AWS."""
 
-    process: subprocess.Popen[str]
+    server: Server
     data: Path
-    endpoint: str
-    api_front: str
+
+    @property
+    def endpoint(self) -> str:
+        return str(self.server.hello["endpoint"])
+
+    @property
+    def api_front(self) -> str:
+        return str(self.server.hello["api_front"])
 
     def client(self, service: str) -> Any:
         return client(service, self.endpoint)
 
-    def stop(self) -> int:
-        self.process.terminate()
-        return self._ended()
-
-    def kill(self) -> None:
-        self.process.kill()
-        self._ended()
-
-    def _ended(self) -> int:
-        code = self.process.wait(timeout=20)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        return code
+    def stop(self) -> int | None:
+        self.server.stop()
+        return self.server.process.returncode
 
 
-def start(data: Path, *flags: str) -> Server:
-    """Starts a server; its log is in the data directory's parent."""
-    log = data.with_suffix(".log").open("a")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "local.aws", "--data", str(data), *flags],
-        cwd=REPOSITORY,
-        env=os.environ | {"CANARY_OF_THE_SHELL": "must not reach functions"},
-        stdout=subprocess.PIPE,
-        stderr=log,
-        text=True,
-    )
-    log.close()
-    output = process.stdout
-    assert output is not None
-    line = output.readline()
-    if not line:
-        process.wait(timeout=START_SECONDS)
-        output.close()
-        raise AssertionError(data.with_suffix(".log").read_text())
-    ready = json.loads(line)
-    return Server(process, data, ready["endpoint"], ready["api_front"])
+def start(data: Path, *flags: str) -> EmbeddedAWS:
+    """Starts one that ends with this process, whatever happens to it."""
+    command = ("local.aws", "--data", str(data), "--end-with", str(os.getpid()), *flags)
+    return EmbeddedAWS(start_server("embedded AWS", command, data.with_suffix(".log")), data)
 
 
 def eventually(question: Callable[[], Any], seconds: float = 15.0) -> Any:
@@ -98,14 +76,16 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    running = start(tmp_path_factory.mktemp("aws") / "data")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedAWS]:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("CANARY_OF_THE_SHELL", "must not reach functions")
+        running = start(tmp_path_factory.mktemp("aws") / "data")
     yield running
     running.stop()
 
 
 @pytest.fixture(scope="session")
-def outputs(server: Server, assembly: Path) -> Outputs:
+def outputs(server: EmbeddedAWS, assembly: Path) -> Outputs:
     return deploy(assembly, server.endpoint, lambda _: None)
 
 
@@ -114,7 +94,7 @@ class Function:
     """A deployed function of the test app."""
 
     name: str
-    server: Server
+    server: EmbeddedAWS
 
     def __call__(self, payload: Any) -> Any:
         answer = self.server.client("lambda").invoke(
@@ -130,12 +110,12 @@ class Function:
 
 
 @pytest.fixture(scope="session")
-def probe(server: Server, outputs: Outputs) -> Function:
+def probe(server: EmbeddedAWS, outputs: Outputs) -> Function:
     return Function(outputs["TinyCompute"]["ProbeName"], server)
 
 
 @pytest.fixture(scope="session")
-def stranger(server: Server, outputs: Outputs) -> Function:
+def stranger(server: EmbeddedAWS, outputs: Outputs) -> Function:
     """A function whose role grants nothing but its logs."""
     return Function(outputs["TinyCompute"]["StrangerName"], server)
 

@@ -15,7 +15,7 @@ from local.aws.deploy import deploy, main
 from local.aws.errors import DeployError
 from local.aws.zipping import zip_directory
 
-from .conftest import Server
+from .conftest import EmbeddedAWS
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def _parameter(value: Any) -> dict[str, Any]:
 
 
 def test_stack_that_imports_comes_after_the_one_that_exports(
-    server: Server, tmp_path: Path
+    server: EmbeddedAWS, tmp_path: Path
 ) -> None:
     exporting = {
         "Resources": {"Word": _parameter("hello")},
@@ -81,7 +81,7 @@ def test_stack_that_imports_comes_after_the_one_that_exports(
 
 
 def test_failed_stack_names_the_resource_and_can_be_deployed_again(
-    server: Server, tmp_path: Path
+    server: EmbeddedAWS, tmp_path: Path
 ) -> None:
     broken = {"Resources": {"Word": _parameter({"Fn::ImportValue": "nobody-exports-this"})}}
     with pytest.raises(DeployError) as failed:
@@ -94,7 +94,7 @@ def test_failed_stack_names_the_resource_and_can_be_deployed_again(
     assert lines[0].startswith("Broken: CREATE_COMPLETE")
 
 
-def test_unsupported_resource_type_is_named(server: Server, tmp_path: Path) -> None:
+def test_unsupported_resource_type_is_named(server: EmbeddedAWS, tmp_path: Path) -> None:
     strange = {"Resources": {"Thing": {"Type": "AWS::Nothing::Thing", "Properties": {}}}}
     directory = _write_assembly(tmp_path, {"Strange": strange})
 
@@ -102,7 +102,7 @@ def test_unsupported_resource_type_is_named(server: Server, tmp_path: Path) -> N
         deploy(directory, server.endpoint, lambda _: None)
 
 
-def test_changed_stack_is_updated(server: Server, tmp_path: Path) -> None:
+def test_changed_stack_is_updated(server: EmbeddedAWS, tmp_path: Path) -> None:
     for word in ("one", "two"):
         template = {
             "Resources": {"Word": _parameter(word)},
@@ -114,8 +114,33 @@ def test_changed_stack_is_updated(server: Server, tmp_path: Path) -> None:
     assert outputs["Changing"]["Word"] == "two"
 
 
+def test_template_parameter_gets_its_value_and_changes(server: EmbeddedAWS, tmp_path: Path) -> None:
+    template = {
+        "Parameters": {"Url": {"Type": "String", "Default": "none"}},
+        "Resources": {"Word": _parameter({"Ref": "Url"})},
+        "Outputs": {"Word": {"Value": {"Fn::GetAtt": ["Word", "Value"]}}},
+    }
+    directory = _write_assembly(tmp_path, {"Asking": template})
+    words: list[str] = []
+    lines: list[str] = []
+    for url in ("http://one", "http://two", "http://two"):
+        values = {"Asking": {"Url": url}}
+        outputs = deploy(directory, server.endpoint, lines.append, values)
+        words.append(outputs["Asking"]["Word"])
+
+    assert words == ["http://one", "http://two", "http://two"]
+    assert lines[-1] == "Asking: no change"
+
+
+def test_parameter_of_an_unknown_stack_is_refused(server: EmbeddedAWS, tmp_path: Path) -> None:
+    directory = _write_assembly(tmp_path, {"Known": {"Resources": {"Word": _parameter("x")}}})
+
+    with pytest.raises(DeployError, match="Misspelt"):
+        deploy(directory, server.endpoint, lambda _: None, {"Misspelt": {"Url": "x"}})
+
+
 def test_missing_assembly_is_a_clear_error(
-    tmp_path: Path, server: Server, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, server: EmbeddedAWS, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = main([str(tmp_path), "--endpoint", server.endpoint])
 

@@ -8,13 +8,13 @@ import urllib3
 
 from local.aws.deploy import Outputs
 
-from .conftest import Server
+from .conftest import EmbeddedAWS
 
 GOOD = {"authorization": "Bearer good"}
 
 
 def test_request_reaches_the_function_with_the_authorizers_context(
-    server: Server, outputs: Outputs, http: urllib3.PoolManager
+    server: EmbeddedAWS, outputs: Outputs, http: urllib3.PoolManager
 ) -> None:
     answer = http.request("GET", f"{server.api_front}/v1/pods/p1?limit=5", headers=GOOD)
 
@@ -30,19 +30,19 @@ def test_request_reaches_the_function_with_the_authorizers_context(
 
 
 def test_request_without_any_credentials_still_asks_the_authorizer(
-    server: Server, outputs: Outputs, http: urllib3.PoolManager
+    server: EmbeddedAWS, outputs: Outputs, http: urllib3.PoolManager
 ) -> None:
     assert http.request("GET", f"{server.api_front}/v1/pods").status == 403
 
 
 def test_open_route_needs_no_authorizer(
-    server: Server, outputs: Outputs, http: urllib3.PoolManager
+    server: EmbeddedAWS, outputs: Outputs, http: urllib3.PoolManager
 ) -> None:
     assert http.request("GET", f"{server.api_front}/open").status == 200
 
 
 def test_functions_do_not_see_the_environment_of_the_shell(
-    server: Server, outputs: Outputs, http: urllib3.PoolManager
+    server: EmbeddedAWS, outputs: Outputs, http: urllib3.PoolManager
 ) -> None:
     body = json.loads(http.request("GET", f"{server.api_front}/open").data)
 
@@ -50,7 +50,7 @@ def test_functions_do_not_see_the_environment_of_the_shell(
 
 
 def test_browser_preflight_is_answered(
-    server: Server, outputs: Outputs, http: urllib3.PoolManager
+    server: EmbeddedAWS, outputs: Outputs, http: urllib3.PoolManager
 ) -> None:
     asks = {"origin": "https://console.example", "access-control-request-method": "POST"}
     answer = http.request("OPTIONS", f"{server.api_front}/v1/pods", headers=asks)
@@ -60,7 +60,7 @@ def test_browser_preflight_is_answered(
 
 
 def test_warm_authorized_call_takes_less_than_40_ms(
-    server: Server, outputs: Outputs, http: urllib3.PoolManager
+    server: EmbeddedAWS, outputs: Outputs, http: urllib3.PoolManager
 ) -> None:
     times = []
     for _ in range(30):

@@ -9,7 +9,7 @@ import urllib3
 
 from local.aws.deploy import Outputs
 
-from .conftest import Function, Server
+from .conftest import EmbeddedAWS, Function
 
 BODY = b"a pack of chunks"
 
@@ -46,7 +46,7 @@ def bucket(outputs: Outputs) -> str:
 
 
 def test_signed_put_stores_once(
-    probe: Function, server: Server, bucket: str, http: urllib3.PoolManager
+    probe: Function, server: EmbeddedAWS, bucket: str, http: urllib3.PoolManager
 ) -> None:
     url, headers = _signed_put(probe, bucket, "signed/once", BODY)
 
@@ -103,7 +103,7 @@ def test_signed_put_refuses_another_key(
 
 
 def test_signed_get_serves_ranges(
-    probe: Function, server: Server, bucket: str, http: urllib3.PoolManager
+    probe: Function, server: EmbeddedAWS, bucket: str, http: urllib3.PoolManager
 ) -> None:
     server.client("s3").put_object(Bucket=bucket, Key="ranges", Body=BODY)
     url = probe.aws(
@@ -121,7 +121,7 @@ def test_signed_get_serves_ranges(
 
 
 def test_object_without_signature_is_refused(
-    server: Server, bucket: str, http: urllib3.PoolManager
+    server: EmbeddedAWS, bucket: str, http: urllib3.PoolManager
 ) -> None:
     server.client("s3").put_object(Bucket=bucket, Key="private", Body=BODY)
 
@@ -129,7 +129,7 @@ def test_object_without_signature_is_refused(
 
 
 @pytest.mark.parametrize("name", ["BucketName", "ManagedName"])
-def test_encrypted_bucket_keeps_checksums(server: Server, outputs: Outputs, name: str) -> None:
+def test_encrypted_bucket_keeps_checksums(server: EmbeddedAWS, outputs: Outputs, name: str) -> None:
     s3 = server.client("s3")
     place = {"Bucket": outputs["TinyData"][name], "Key": "checked"}
     s3.put_object(**place, Body=BODY, ChecksumSHA256=_checksum(BODY))

@@ -12,8 +12,9 @@ import pytest
 import urllib3
 
 from local.aws.deploy import deploy
+from local.processes import REPOSITORY
 
-from .conftest import REPOSITORY, Server, eventually, start
+from .conftest import EmbeddedAWS, eventually, start
 
 SAVED_WITHIN_SECONDS = 5
 GONE_WITHIN_SECONDS = 3
@@ -25,21 +26,21 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def running(data: Path) -> Iterator[list[Server]]:
+def running(data: Path) -> Iterator[list[EmbeddedAWS]]:
     """The servers a test started; what still runs at its end is ended."""
-    servers: list[Server] = []
+    servers: list[EmbeddedAWS] = []
     yield servers
     for server in servers:
-        if server.process.poll() is None:
+        if server.server.is_alive:
             server.stop()
 
 
-def _put(server: Server, table: str, name: str) -> None:
+def _put(server: EmbeddedAWS, table: str, name: str) -> None:
     item = {"pk": {"S": name}, "sk": {"S": "row"}}
     server.client("dynamodb").put_item(TableName=table, Item=item)
 
 
-def _has(server: Server, table: str, name: str) -> bool:
+def _has(server: EmbeddedAWS, table: str, name: str) -> bool:
     key = {"pk": {"S": name}, "sk": {"S": "row"}}
     return "Item" in server.client("dynamodb").get_item(TableName=table, Key=key)
 
@@ -51,7 +52,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def test_sigkill_keeps_state_and_leaves_no_process(
-    data: Path, running: list[Server], assembly: Path, http: urllib3.PoolManager
+    data: Path, running: list[EmbeddedAWS], assembly: Path, http: urllib3.PoolManager
 ) -> None:
     server = start(data)
     running.append(server)
@@ -67,7 +68,7 @@ def test_sigkill_keeps_state_and_leaves_no_process(
     flows = data / "state" / "stepfunctions.json"
     eventually(lambda: flows.exists() and "op-1" in flows.read_text(), SAVED_WITHIN_SECONDS)
 
-    server.kill()
+    server.server.kill()
     eventually(lambda: not _is_alive(worker), GONE_WITHIN_SECONDS)
     again = start(data)
     running.append(again)
@@ -86,7 +87,7 @@ def test_sigkill_keeps_state_and_leaves_no_process(
     assert not _is_alive(worker)
 
 
-def test_sigterm_saves_everything(data: Path, running: list[Server]) -> None:
+def test_sigterm_saves_everything(data: Path, running: list[EmbeddedAWS]) -> None:
     server = start(data)
     running.append(server)
     server.client("s3").create_bucket(Bucket="kept")
@@ -101,14 +102,14 @@ def test_sigterm_saves_everything(data: Path, running: list[Server]) -> None:
     assert again.client("s3").list_buckets()["Buckets"][0]["Name"] == "kept"
 
 
-def test_second_server_on_the_same_directory_is_refused(server: Server) -> None:
+def test_second_server_on_the_same_directory_is_refused(server: EmbeddedAWS) -> None:
     second = _run("--data", str(server.data))
 
     assert second.returncode == 2
-    assert f"in use by process {server.process.pid}" in second.stderr
+    assert f"in use by process {server.server.process.pid}" in second.stderr
 
 
-def test_taken_port_is_named_with_the_flag_that_moves_it(server: Server, data: Path) -> None:
+def test_taken_port_is_named_with_the_flag_that_moves_it(server: EmbeddedAWS, data: Path) -> None:
     port = server.endpoint.rpartition(":")[2]
 
     second = _run("--data", str(data), "--front-port", port)
@@ -129,7 +130,7 @@ def test_damaged_port_file_is_a_clear_error(data: Path) -> None:
 
 
 def test_front_door_says_that_nothing_is_deployed(
-    data: Path, running: list[Server], http: urllib3.PoolManager
+    data: Path, running: list[EmbeddedAWS], http: urllib3.PoolManager
 ) -> None:
     server = start(data)
     running.append(server)
@@ -138,6 +139,16 @@ def test_front_door_says_that_nothing_is_deployed(
 
     assert answer.status == 503
     assert "no HTTP API is deployed yet" in json.loads(answer.data)["detail"]
+
+
+def test_server_ends_with_the_process_that_started_it(data: Path) -> None:
+    holder = subprocess.Popen(["sleep", "60"])
+    server = start(data, "--end-with", str(holder.pid))
+    holder.kill()
+    holder.wait()
+
+    eventually(lambda: not server.server.is_alive, GONE_WITHIN_SECONDS)
+    assert server.stop() == 0
 
 
 def _run(*flags: str) -> subprocess.CompletedProcess[str]:

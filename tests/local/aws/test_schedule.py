@@ -6,20 +6,20 @@ import pytest
 
 from local.aws.deploy import Outputs
 
-from .conftest import Function, Server
+from .conftest import EmbeddedAWS, Function
 
 
 @pytest.fixture
-def rule(server: Server, outputs: Outputs) -> str:
+def rule(server: EmbeddedAWS, outputs: Outputs) -> str:
     return outputs["TinyFlow"]["RuleName"]
 
 
-def _state(server: Server, rule: str) -> Any:
+def _state(server: EmbeddedAWS, rule: str) -> Any:
     return server.client("events").describe_rule(Name=rule)["State"]
 
 
 def test_rule_is_deployed_disabled_and_switched_by_a_function(
-    server: Server, probe: Function, rule: str
+    server: EmbeddedAWS, probe: Function, rule: str
 ) -> None:
     at_first = _state(server, rule)
     probe.aws("events", "enable_rule", Name=rule)
@@ -30,7 +30,7 @@ def test_rule_is_deployed_disabled_and_switched_by_a_function(
 
 
 def test_rule_gets_another_rate_and_keeps_its_target(
-    server: Server, probe: Function, rule: str
+    server: EmbeddedAWS, probe: Function, rule: str
 ) -> None:
     probe.aws(
         "events", "put_rule", Name=rule, ScheduleExpression="rate(2 minutes)", State="DISABLED"

@@ -10,7 +10,7 @@ import pytest
 
 from local.aws.deploy import Outputs
 
-from .conftest import Function, Server, eventually
+from .conftest import EmbeddedAWS, Function, eventually
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Workflow:
     arn: str
     table: str
     probe: Function
-    server: Server
+    server: EmbeddedAWS
 
     def start(self, kind: str, **data: Any) -> str:
         name = f"op-{uuid.uuid4().hex}"
@@ -76,7 +76,7 @@ class Workflow:
 
 
 @pytest.fixture(scope="session")
-def workflow(server: Server, outputs: Outputs, probe: Function) -> Workflow:
+def workflow(server: EmbeddedAWS, outputs: Outputs, probe: Function) -> Workflow:
     return Workflow(outputs["TinyFlow"]["FlowArn"], outputs["TinyData"]["TableName"], probe, server)
 
 

@@ -36,7 +36,7 @@ def main() -> None:
     seen["runs"] = read("until [ $(wc -l < /root/runs) = 2 ]; do :; done; wc -l < /root/runs")
     box.destroy()
     seen["left"] = sorted(path.name for path in directory.iterdir())
-    print(json.dumps(seen))
+    sys.stdout.write(json.dumps(seen))
 
 
 if __name__ == "__main__":

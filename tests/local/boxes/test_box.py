@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -256,8 +257,6 @@ def test_a_command_in_a_box_is_ended_at_its_time_limit(make_box, eventually):
 
 
 def test_a_wheel_can_be_installed_in_a_box_without_a_network(make_box, tmp_path):
-    import zipfile
-
     wheel = tmp_path / "greeting-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("greeting.py", "text = 'hello from a wheel'\n")

@@ -8,7 +8,7 @@ TRAITS = CloudTraits(
     boot_deadline_seconds=600,
     poll_seconds=5,
     listing_settles_seconds=60,
-    gone_machines_stay_listed=False,
+    failed_is_final=False,
 )
 
 

@@ -1,5 +1,7 @@
 """Making, seeing, changing and deleting pods over HTTP."""
 
+from datetime import timedelta
+
 import pytest
 
 from podferry.domain.machine import MachineState
@@ -95,8 +97,6 @@ def test_a_running_pod_shows_its_machine_and_what_it_cost_so_far(user: User):
 
 
 def test_promise_06_list_and_view_show_the_same_word_when_the_machine_is_silent(user: User):
-    from datetime import timedelta
-
     pod_id = a_running_pod(user)
     user.deployment.ports.clock.advance(timedelta(minutes=5))
     assert user.get(f"/v1/pods/{pod_id}").json["state"] == "unreachable"

@@ -16,7 +16,7 @@ TRAITS = CloudTraits(
     boot_deadline_seconds=1,
     poll_seconds=1,
     listing_settles_seconds=1,
-    gone_machines_stay_listed=False,
+    failed_is_final=False,
 )
 LAUNCH = a_launch(an_offer("acme", {}))
 

@@ -66,8 +66,8 @@ class CloudTraits:
     """How often one machine may be looked at."""
     listing_settles_seconds: int
     """A machine that was just created may be missing from lists for this long."""
-    gone_machines_stay_listed: bool
-    """Whether a get or list still shows a machine that ended (with an ended status)."""
+    failed_is_final: bool
+    """Whether a machine that the provider calls failed is gone and costs nothing any more."""
 
 
 class GpuCloud(Protocol):

@@ -77,7 +77,7 @@ class GiveUp:
         try:
             cloud = self.clouds.get(machine.offer.provider)
             view = cloud.get(machine.provider_id)
-            if view.state == ViewState.FAILED or view.billing_ended_at is not None:
+            if view.state == ViewState.FAILED and cloud.traits.failed_is_final:
                 return True
             if view.state != ViewState.GONE:
                 self._seen(machine)

@@ -160,4 +160,5 @@ class Replies:
         self, reply: Reply, status: int, body: dict[str, Any] | None, headers: dict[str, str]
     ) -> None:
         """Keep the answer of a request that took effect."""
-        self.store.commit(Update(replace(reply, status=status, body=body, headers=headers)))
+        stored = self.store.get(Reply, reply.id)
+        self.store.commit(Update(replace(stored, status=status, body=body, headers=headers)))

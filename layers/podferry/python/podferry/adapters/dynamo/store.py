@@ -191,4 +191,4 @@ def _is_own_write(error: ClientError, write_id: str) -> bool:
     first one wrote.
     """
     stored: Any = error.response.get("Item", {})
-    return False
+    return bool(stored.get(keys.WRITE_ID) == {"S": write_id})

@@ -145,7 +145,7 @@ class FluenceCloud:
         boot_deadline_seconds=600,
         poll_seconds=10,
         listing_settles_seconds=60,
-        gone_machines_stay_listed=True,
+        failed_is_final=True,
     )
     min_interval_seconds = _NO_INTERVALS
 

@@ -122,7 +122,7 @@ class VastCloud:
         boot_deadline_seconds=600,
         poll_seconds=10,
         listing_settles_seconds=60,
-        gone_machines_stay_listed=False,
+        failed_is_final=False,
     )
     min_interval_seconds = _MIN_INTERVAL_SECONDS
 

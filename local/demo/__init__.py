@@ -1,0 +1,1 @@
+"""The main job in one go: launch, work, stop, start at another provider, compare, move back."""

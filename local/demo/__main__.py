@@ -1,0 +1,101 @@
+"""The main job in one go: `python -m local.demo`. Ends with `demo: OK` only if all of it held."""
+
+import argparse
+import subprocess
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+
+import httpx
+
+from local.api import Api, ApiError
+from local.assembly import BuildError
+from local.aws.errors import LocalAWSError
+from local.demo.pod_shell import CommandFailedError
+from local.demo.story import DemoFailedError, Story
+from local.processes import ProcessError
+from local.stack import stack_for_use
+
+DEFAULT_DATA = Path(".podferry")
+WHEEL_LIST = Path(__file__).parent / "wheel.txt"
+FAILURES = (
+    ApiError,
+    BuildError,
+    CommandFailedError,
+    DemoFailedError,
+    LocalAWSError,
+    ProcessError,
+    TimeoutError,
+    httpx.TransportError,
+)
+
+
+def main(arguments: list[str]) -> int:
+    """0 if everything that the demo shows held, else 1."""
+    parser = argparse.ArgumentParser(prog="python -m local.demo", description=__doc__)
+    parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="where the state is kept")
+    options = parser.parse_args(arguments)
+    started = time.monotonic()
+
+    def say(line: str) -> None:
+        sys.stdout.write(f"{time.monotonic() - started:6.1f} s  {line}\n")
+        sys.stdout.flush()
+
+    try:
+        wheel = fetch_wheel(options.data)
+        with stack_for_use(options.data, say) as info:
+            api = Api(info.api_url, info.api_key)
+            story = Story(api=api, info=info, wheel=wheel, say=say)
+            for step in (
+                story.launch,
+                story.work,
+                story.stop,
+                story.start_elsewhere,
+                story.move_back,
+                story.tidy_up,
+            ):
+                step()
+            show_timeline(story)
+            api.close()
+    except FAILURES as error:
+        sys.stderr.write(f"demo: FAILED: {error}\n")
+        return 1
+    sys.stdout.write("demo: OK\n")
+    return 0
+
+
+def fetch_wheel(data: Path) -> Path:
+    """The wheel that is installed in the pod, from the package index once, checked by hash."""
+    folder = data / "wheels"
+    if not list(folder.glob("*.whl")):
+        folder.mkdir(parents=True, exist_ok=True)
+        command = ["download", "-q", "--no-deps", "--require-hashes", "-d", str(folder)]
+        done = subprocess.run(
+            [sys.executable, "-m", "pip", *command, "-r", str(WHEEL_LIST)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise DemoFailedError(f"the demo's wheel cannot be fetched: {done.stderr.strip()}")
+    return next(folder.glob("*.whl"))
+
+
+def show_timeline(story: Story) -> None:
+    """When each operation reached each phase, in seconds from its request."""
+    story.say("timeline, seconds from the request:")
+    for label, operation in story.timeline:
+        begun = datetime.fromisoformat(operation["milestones"][0]["at"])
+        marks = [
+            f"{m['phase'].replace('_', ' ')} "
+            f"{(datetime.fromisoformat(m['at']) - begun).total_seconds():.1f}"
+            for m in operation["milestones"][1:]
+        ]
+        story.say(f"  {label:12} {', '.join(marks)}")
+    for provider, cost in story.costs.items():
+        story.say(f"  {provider} charged {cost / 1e6:.6f} USD in all")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,167 @@
+"""The demo's plot, step by step. Each step checks what it shows and raises if it does not hold."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from local.api import Api
+from local.demo import pod_shell
+from local.demo.compare import Inventory, differences, read_inventory, total_bytes
+from local.stack import StackInfo
+
+Say = Callable[[str], None]
+
+IMAGE = "docker.io/library/debian:12"
+FIRST, SECOND = "fluence", "vastai"
+STARTUP = "#!/bin/sh\n[ ! -x /opt/start.sh ] || exec /opt/start.sh\n"
+OPERATION_SECONDS = 300.0
+
+
+class DemoFailedError(Exception):
+    """Something that the demo shows does not hold."""
+
+
+@dataclass
+class Story:
+    """One pod's life."""
+
+    api: Api
+    info: StackInfo
+    wheel: Path
+    say: Say
+    pod_id: str = ""
+    inventory: Inventory = field(default_factory=dict)
+    timeline: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    costs: dict[str, int] = field(default_factory=dict)
+
+    def launch(self) -> None:
+        """A new pod at the first provider."""
+        self.say(f"launching a pod at {FIRST}")
+        pod = self.api.post(
+            "/v1/pods",
+            {
+                "name": "demo",
+                "spec": {"image": IMAGE, "startup_script": STARTUP, "stop_grace_seconds": 2},
+                "requirements": {"providers": [FIRST], "gpu_count": 1},
+            },
+        )
+        self.pod_id = pod["id"]
+        self._follow("launch", pod["operation"]["id"])
+
+    def work(self) -> None:
+        """What a user does in it."""
+        self.say("in the pod: a virtual environment with a package from a wheel, a startup script")
+        name = f"/root/{self.wheel.name}"
+        pod_shell.put_file(self.api, self.pod_id, name, self.wheel.read_bytes())
+        install = (
+            "set -e; python3 -m venv /opt/tools; "
+            f"/opt/tools/bin/python -m pip install -q --no-index --no-deps {name}"
+        )
+        pod_shell.run(self.api, self.pod_id, script=install, seconds=180)
+        start = (pod_shell.POD_FILES / "start.sh").read_bytes()
+        pod_shell.put_file(self.api, self.pod_id, "/opt/start.sh", start, "755")
+        self.say("in the pod: checkpoints, a database, odd names, links, modes, owners, xattrs")
+        noted = pod_shell.run_file(self.api, self.pod_id, "fill.py", 180).decode()
+        for line in noted.splitlines():
+            self.say(f"  {line}")
+        self.inventory = self._inventory()
+        size = total_bytes(self.inventory) / 1e6
+        self.say(f"  {len(self.inventory):,} paths, {size:,.0f} MB")
+
+    def stop(self) -> None:
+        """Stop, show the receipt, and prove that the first provider has nothing left."""
+        self.say("stopping: both captures, verification, then the machine goes")
+        asked = self.api.post(f"/v1/pods/{self.pod_id}/stop")
+        operation = self._follow("stop", asked["id"])
+        self._show_receipt(operation["result"])
+        self._check_released(FIRST, operation["result"])
+
+    def start_elsewhere(self) -> None:
+        """Start at the second provider and compare everything."""
+        self.say(f"starting at {SECOND}")
+        wanted = {"requirements": {"providers": [SECOND], "gpu_count": 1}}
+        asked = self.api.post(f"/v1/pods/{self.pod_id}/start", wanted)
+        self._follow("start", asked["id"])
+        self._check_equal(SECOND)
+
+    def move_back(self) -> None:
+        """Move to the first provider and compare everything again."""
+        self.say(f"moving back to {FIRST}")
+        wanted = {"requirements": {"providers": [FIRST], "gpu_count": 1}}
+        asked = self.api.post(f"/v1/pods/{self.pod_id}/move", wanted)
+        operation = self._follow("move", asked["id"], show_timeline=False)
+        for half in operation["halves"]:
+            view = self.api.get(f"/v1/operations/{half}")
+            self.timeline.append((f"move: {view['kind']}", view))
+            if view["kind"] == "stop":
+                self._check_released(SECOND, view["result"])
+        self._check_equal(FIRST)
+
+    def tidy_up(self) -> None:
+        """Stop and delete the pod, so that nothing runs and nothing costs."""
+        self.say("stopping and deleting the pod")
+        asked = self.api.post(f"/v1/pods/{self.pod_id}/stop")
+        operation = self._follow("last stop", asked["id"])
+        self._check_released(FIRST, operation["result"])
+        self.api.call("DELETE", f"/v1/pods/{self.pod_id}")
+
+    def _follow(self, label: str, operation_id: str, *, show_timeline: bool = True) -> Any:
+        """Wait for the operation, showing its phases."""
+        shown: set[str] = set()
+        operation: dict[str, Any] = {}
+        for operation in self.api.watch(operation_id, OPERATION_SECONDS):
+            for milestone in operation["milestones"]:
+                if milestone["phase"] not in shown:
+                    shown.add(milestone["phase"])
+                    self.say(f"  {milestone['phase'].replace('_', ' ')}")
+        if operation["state"] != "succeeded":
+            raise DemoFailedError(f"{label} {operation['state']}: {operation['error']}")
+        if show_timeline:
+            self.timeline.append((label, operation))
+        return operation
+
+    def _show_receipt(self, receipt: dict[str, Any]) -> None:
+        for part in ("environment", "volume"):
+            capture = receipt[part]
+            self.say(
+                f"  receipt: {part} {capture['snapshot_id']}: {capture['files']:,} files, "
+                f"{capture['bytes'] / 1e6:,.1f} MB, {capture['stored_bytes'] / 1e6:,.1f} MB stored"
+            )
+        self.say(f"  receipt: machine cost {receipt['cost_microusd'] / 1e6:.6f} USD")
+
+    def _check_released(self, provider: str, receipt: dict[str, Any]) -> None:
+        """The provider itself says that it has no machine of ours and has ended its bill."""
+        state = httpx.get(f"{self.info.control_urls[provider]}/state", trust_env=False).json()
+        standing = [i for i in state["instances"] if i["phase"] not in {"gone", "failed"}]
+        if standing:
+            raise DemoFailedError(f"{provider} still has {standing}")
+        bill = httpx.get(f"{self.info.control_urls[provider]}/bill", trust_env=False).json()
+        charged = self.costs[provider] = bill["total_micros"]
+        self.say(
+            f"  {provider}: no box left, billing ended; it charged {charged / 1e6:.6f} USD so far"
+        )
+        if receipt["billed_to"] is None:
+            raise DemoFailedError("the receipt does not close the bill")
+
+    def _check_equal(self, provider: str) -> None:
+        found = differences(self.inventory, self._inventory())
+        self.say(f"  compared {len(self.inventory):,} paths: {len(found)} differences")
+        if found:
+            raise DemoFailedError("\n".join(["the pod is not what it was:", *found[:40]]))
+        version = pod_shell.run(self.api, self.pod_id, script="cat /tmp/started").decode().strip()
+        self.say(f"  the startup script ran here; the installed package answers:")
+        for line in version.splitlines():
+            self.say(f"    {line}")
+        pod = self.api.get(f"/v1/pods/{self.pod_id}")
+        if pod["machine"]["provider"] != provider:
+            raise DemoFailedError(f"the pod runs at {pod['machine']['provider']}, not {provider}")
+
+    def _inventory(self) -> Inventory:
+        started = time.monotonic()
+        printed = pod_shell.run_file(self.api, self.pod_id, "inventory.py", 180)
+        self.say(f"  inventory taken in {time.monotonic() - started:.1f} s")
+        return read_inventory(printed)
