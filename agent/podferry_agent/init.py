@@ -25,6 +25,7 @@ _FORWARDED = (
 )
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_SHORTEST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 30.0
 _STEADY_SECONDS = 60.0
 
@@ -48,14 +49,14 @@ class Supervisor:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
         for number in _FORWARDED:
             signal.signal(number, self._forward)
-        pause = 1.0
+        pause = _SHORTEST_PAUSE_SECONDS
         while True:
             started_at = time.monotonic()
             code = self._run_agent()
             if code in _FINAL or self._is_ending:
                 return code
             if time.monotonic() - started_at > _STEADY_SECONDS:
-                pause = 1.0
+                pause = _SHORTEST_PAUSE_SECONDS
             _LOG.error("agent_ended_unexpectedly", extra={"exit_code": code, "pause": pause})
             self._reap_for(pause)
             pause = min(_LONGEST_PAUSE_SECONDS, pause * 2)
@@ -103,7 +104,7 @@ class Supervisor:
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     continue
-            time.sleep(0.1)
+            time.sleep(0.05)
 
 
 def _prctl(option: int, argument: int) -> None:

@@ -167,11 +167,17 @@ def _leaf_first(processes: list[Process]) -> list[Process]:
 
 
 def _stop_all(processes: Sequence[Process], asleep: set[tuple[int, int]]) -> None:
+    """Parents first, each generation at rest before the next.
+
+    A shell that is still awake when its job stops sees that, says so, and takes the terminal back.
+    """
     depth = depths(processes)
     awake = [p for p in processes if (p.pid, p.started) not in asleep]
-    for process in sorted(awake, key=lambda p: depth[p.pid]):
-        send_signal(process.pid, signal.SIGSTOP)
-    _await_stopped(awake)
+    for generation in sorted({depth[p.pid] for p in awake}):
+        members = [p for p in awake if depth[p.pid] == generation]
+        for process in members:
+            send_signal(process.pid, signal.SIGSTOP)
+        _await_stopped(members)
 
 
 def _await_stopped(processes: Sequence[Process]) -> None:

@@ -60,6 +60,7 @@ class Workload:
         self.end(grace_seconds=5.0)
         with self._lock:
             self._is_lost = False
+            self.log.begin()
             script_file = self._store.directory / "workload.sh"
             replace_file(script_file, spec.script.encode(), mode=0o700)
             self._spec = spec

@@ -86,12 +86,21 @@ class BoundedLog:
             return
         newest = self.tail(self.limit_bytes // 2)
         try:
-            self.path.with_suffix(".previous.log").write_bytes(newest)
+            self._previous.write_bytes(newest)
         except OSError as error:
             # A full disk. Cutting the log still helps.
             _LOG.warning("old_log_not_kept", extra={"reason": str(error)})
         # The writer appends (O_APPEND), so after this it goes on at the new end.
         os.truncate(self.path, 0)
+
+    def begin(self) -> None:
+        """For a new writer: what the one before it wrote is kept beside."""
+        if self.path.exists():
+            self.path.replace(self._previous)
+
+    @property
+    def _previous(self) -> Path:
+        return self.path.with_suffix(".previous.log")
 
     def tail(self, count: int) -> bytes:
         try:

@@ -37,6 +37,10 @@ class DataDir:
         return self.root / "runtime"
 
     @property
+    def code(self) -> Path:
+        return self.root / "code"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

@@ -63,6 +63,8 @@ def _configure_emulator(settings: Settings) -> None:
         del os.environ[name]
     scratch = str(settings.data.scratch)
     tempfile.tempdir = scratch
+    # Functions never run in containers here, and importing the client takes long.
+    sys.modules["docker"] = None  # type: ignore[assignment]
     os.environ.update(
         AUTH="true",
         AWS_ACCESS_KEY_ID=ACCESS_KEY_ID,

@@ -105,7 +105,7 @@ def _become_box(spec: BoxSpec, life: int, failure: int) -> NoReturn:
         for number in (signal.SIGPIPE, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
         os.execvpe(spec.argv[0], spec.argv, dict(spec.environment))
-    except OSError as error:
+    except Exception as error:  # noqa: BLE001 - the edge of a process: nobody else can report it
         os.write(failure, f"{spec.argv[0]}: {error}".encode()[:4096])
     os._exit(125)
 

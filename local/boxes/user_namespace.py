@@ -11,7 +11,6 @@ from pathlib import Path
 from local.boxes import syscalls
 from local.boxes.spec import Isolation
 
-_ALL_IDS = "0 0 4294967295"
 _SMALLEST_USEFUL_RANGE = 65536
 
 
@@ -76,7 +75,7 @@ def enter_user_namespace(isolation: Isolation) -> None:
     reason = os.read(answer_read, 4096).decode()
     if status != 0:
         raise UserNamespaceError(reason or "the id maps could not be written")
-    if isolation is not Isolation.SINGLE:
+    if Path("/proc/self/setgroups").read_text().strip() == "allow":
         os.setgroups([])
 
 
@@ -95,8 +94,8 @@ def _write_maps(isolation: Isolation, process: int) -> None:
     directory = Path("/proc", str(process))
     if isolation is Isolation.ROOT:
         # Ownership on disk stays as it is in the box, but none of the host's rights go with it.
-        (directory / "uid_map").write_text(_ALL_IDS)
-        (directory / "gid_map").write_text(_ALL_IDS)
+        for name in ("uid_map", "gid_map"):
+            (directory / name).write_text(_identity_map(name))
     elif isolation is Isolation.RANGE:
         _write_range(process, "newuidmap", "subuid", os.getuid())
         _write_range(process, "newgidmap", "subgid", os.getgid())
@@ -104,6 +103,12 @@ def _write_maps(isolation: Isolation, process: int) -> None:
         (directory / "setgroups").write_text("deny")
         (directory / "uid_map").write_text(f"0 {os.getuid()} 1")
         (directory / "gid_map").write_text(f"0 {os.getgid()} 1")
+
+
+def _identity_map(name: str) -> str:
+    """Map every id that exists here to itself; in a container that may be a few only."""
+    lines = [line.split() for line in Path("/proc/self", name).read_text().splitlines()]
+    return "\n".join(f"{first} {first} {count}" for first, _, count in lines)
 
 
 def _write_range(process: int, tool: str, kind: str, own_id: int) -> None:

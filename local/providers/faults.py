@@ -1,4 +1,24 @@
-"""Switches that make a simulated provider misbehave in the ways real ones do."""
+"""Switches that make a simulated provider misbehave in the ways real ones do.
+
+Counted (next N, until cleared, or for some seconds):
+  create_500_but_exists      the create answers 500, but the instance exists and is billed
+  create_500_not_created     the create answers 500, and there is nothing
+  create_timeout             the instance exists, but the connection is dropped without an answer
+  offer_gone                 the offer is gone at the moment of the create
+  boot_fails                 the instance ends up failed instead of booting on
+  delete_fails               the delete answers 500, and the instance stands
+  delete_says_ok_but_stands  the delete answers like a good one, and the instance stands
+  rate_limit                 any request of the wire API answers 429
+Others:
+  no_capacity (true)         nothing is on offer, and nothing can be created
+  unauthorised (true)        the key is not accepted
+  boot_never (true, or "pulling" for the second half of the boot)   boots stand still
+  slow_boot_seconds (N)      boots take N seconds longer
+  listing_lag_seconds (N)    lists do not show instances younger than N seconds; a single get does
+  price_bump (factor)        the contract is dearer than the offer
+  page_size (1 to 25)        lists come in smaller pages (Vast)
+  min_interval (true, or {"create": seconds, ...})   two calls of one endpoint too close: 429 (Vast)
+"""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class Fleet:
         The disk is deleted when the instance is gone; ending one that is gone does nothing.
         """
         with self._box_lock(instance_id):
-            if self.get(instance_id).phase is Phase.GONE:
+            if self.get(instance_id).phase is Phase.GONE or self._closing.is_set():
                 return
             self._enter(instance_id, phase, at=at)
             box = self._boxes.get(instance_id)
@@ -285,6 +285,9 @@ class Fleet:
                 )
                 return False
             self._boxes[instance_id] = box
+            if self._closing.is_set():
+                # It was started while all boxes were being ended.
+                box.kill()
             if only_in is not Phase.RUNNING:
                 self._enter(instance_id, Phase.RUNNING)
             return True

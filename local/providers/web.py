@@ -6,6 +6,7 @@ import json
 import re
 import socket
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -160,10 +161,15 @@ class _Handler(BaseHTTPRequestHandler):
             body=self.rfile.read(length),
         )
         try:
-            self._send(self.server.application.handle(request))
+            response = self.server.application.handle(request)
         except DropConnectionError:
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        except Exception:  # noqa: BLE001 - the edge; a dropped connection would mean something else
+            traceback.print_exc()
+            response = text_response(500, "The simulator itself is broken; see its standard error")
+        self._send(response)
 
     do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = _serve  # noqa: N815
 

@@ -56,17 +56,17 @@ def model_of(name: str) -> type[BaseModel]:
     return MODELS[".".join(name.split(".")[:2])]
 
 
-def test_there_is_an_example_of_every_message():
+def test_there_is_an_example_of_every_message() -> None:
     assert {".".join(name.split(".")[:2]) for name in CALLS} == set(MODELS)
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_every_message_is_read_by_its_model(name: str):
+def test_every_message_is_read_by_its_model(name: str) -> None:
     model_of(name).model_validate(message(name))
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if ".request" in name])
-def test_nothing_that_an_agent_sends_today_is_lost(name: str):
+def test_nothing_that_an_agent_sends_today_is_lost(name: str) -> None:
     """Unknown fields are left out in silence, so the examples must have none."""
     sent = message(name)
     kept = model_of(name).model_validate(sent).model_dump(mode="json")
@@ -83,19 +83,19 @@ def covers(kept: Any, sent: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if ".response" in name])
-def test_answers_are_sent_exactly_as_the_agent_reads_them(name: str):
+def test_answers_are_sent_exactly_as_the_agent_reads_them(name: str) -> None:
     answer = model_of(name).model_validate(message(name))
     assert json.loads(answer.model_dump_json()) == message(name)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("result.")])
-def test_results_of_commands_arrive_whole(name: str):
+def test_results_of_commands_arrive_whole(name: str) -> None:
     report = {"id": "cmd_1", "state": "succeeded", "result": message(name)}
     assert ReportBody.model_validate(report).to_report().result == message(name)
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("heartbeat.response")])
-def test_commands_go_out_from_their_rows(name: str):
+def test_commands_go_out_from_their_rows(name: str) -> None:
     for sent in message(name)["commands"]:
         command = Command(
             id=sent["id"],
@@ -112,14 +112,14 @@ def test_commands_go_out_from_their_rows(name: str):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("problem.")])
-def test_problems_have_the_shape_that_the_agent_reads(name: str):
+def test_problems_have_the_shape_that_the_agent_reads(name: str) -> None:
     Problem.model_validate(message(name))
 
 
 @pytest.mark.parametrize(
     "error", [TokenInvalidError("x"), EpochStaleError("x"), AlreadyRegisteredError("x")]
 )
-def test_refusals_carry_the_code_and_status_that_the_agent_acts_on(error: PodferryError):
+def test_refusals_carry_the_code_and_status_that_the_agent_acts_on(error: PodferryError) -> None:
     known = message(f"problem.{error.code}")
     response = problem_response(error, "req-1")
     sent = json.loads(response.body or "")

@@ -1,4 +1,4 @@
-"""Captures a tree: walk, read what changed, store what is new, write the manifest, then the root."""
+"""Captures a tree: walk, read what changed, store what is new, write the pages, then the root."""
 
 import errno
 import os
@@ -37,10 +37,9 @@ from podferry_agent.snapshot.packs import PackWriter, load_footer
 from podferry_agent.snapshot.progress import Meter
 from podferry_agent.snapshot.reading import BATCH, BATCH_FILES, SMALL, FileReader
 from podferry_agent.snapshot.rules import rules_for
-from podferry_agent.snapshot.statestore import StatFacts, StateStore, proven_ctime
+from podferry_agent.snapshot.statestore import StateStore, StatFacts, proven_ctime
 from podferry_agent.snapshot.tree import Tree
 from podferry_agent.snapshot.walk import Node, Walker
-
 
 
 def capture(
@@ -93,9 +92,7 @@ class _Parent:
 
 
 class _Capture:
-    def __init__(
-        self, spec: CaptureSpec, store: ObjectStore, tree: Tree, meter: Meter
-    ) -> None:
+    def __init__(self, spec: CaptureSpec, store: ObjectStore, tree: Tree, meter: Meter) -> None:
         self._began = time.monotonic()
         self._scan_start_ns = time.time_ns()
         self._spec = spec
@@ -105,7 +102,7 @@ class _Capture:
         self._state = StateStore(spec.state_dir, spec.kind)
         self._nodes: list[Node] = []
         self._links: dict[tuple[int, int], list[Node]] = {}
-        self._running: list[Future[object]] = []
+        self._running: list[Future[list[Node]] | Future[None]] = []
         self._batch: list[Node] = []
         self._batch_bytes = 0
         self._seen_bytes = 0

@@ -64,8 +64,9 @@ def plan_segments(fd: int, name: bytes, size: int, extents: list[Extent]) -> Ite
         if starts is None:
             yield from _spans(size)
             return
-        extents = list(zip(starts, (b - a for a, b in zip(starts, [*starts[1:], size], strict=True)), strict=True))
-        yield from _grouped(_grid_from_start(extents))
+        ends = [*starts[1:], size]
+        tensors = [(start, end - start) for start, end in zip(starts, ends, strict=True)]
+        yield from _grouped(_grid_from_start(tensors))
         return
     grid = IN_PLACE_GRID if name.endswith(_IN_PLACE) else GRID
     yield from _grouped(_aligned_grid(extents, grid))

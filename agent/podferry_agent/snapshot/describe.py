@@ -1,4 +1,4 @@
-"""Fills in what `lstat` does not tell about a name: flags, extended attributes, written-down wishes."""
+"""Fills in what `lstat` does not tell: flags, extended attributes, written-down wishes."""
 
 import os
 

@@ -1,17 +1,17 @@
-"""Every way a capture, restore or verify can fail, each with a stable code for the control plane."""
+"""Every way a capture, restore or verify can fail, each with a code that is part of the API."""
 
 from collections.abc import Sequence
 
 
 class SnapshotError(Exception):
-    """Base of all engine errors: `code` is part of the API, `retryable` says if a rerun can help."""
+    """Base of all engine errors; `retryable` says if the same call can succeed later."""
 
     code = "snapshot_failed"
     retryable = False
 
 
 class ObjectNotFoundError(Exception):
-    """Raised by an `ObjectStore` when it has no object of that name; the engine adds the context."""
+    """Raised by an `ObjectStore` that has no object of that name; the engine adds the context."""
 
 
 class DamageError(SnapshotError):

@@ -40,10 +40,7 @@ _STAR = re.compile(rb"\*\*/|\*+|\?|\[[!^]?\]?[^\]]*\]|\\.|.", re.DOTALL)
 
 
 def _translate(body: bytes, pattern: str) -> bytes:
-    parts = []
-    for match in _STAR.finditer(body):
-        parts.append(_token(match.group(), pattern))
-    return b"".join(parts)
+    return b"".join(_token(match.group(), pattern) for match in _STAR.finditer(body))
 
 
 def _token(token: bytes, pattern: str) -> bytes:

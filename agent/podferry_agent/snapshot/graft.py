@@ -1,6 +1,6 @@
-"""A directory that cannot become the symlink it should be, because something of the machine is in
-it: its children become symlinks instead, so that every path still leads to the snapshot's files.
+"""Stands in for a symlink where a directory has to stay because the machine has something in it.
 
+Its children become symlinks instead, so that every path still leads to the snapshot's files.
 This happens when a system with a merged /usr is restored over one with a split /usr and the
 provider has mounted a driver file or firmware below /lib.
 """
@@ -58,11 +58,11 @@ def _link(job: Job, path: bytes, target: bytes) -> None:
     directory, name = split_path(path)
     fd = job.tree.cached_directory(directory)
     temporary = TEMPORARY_PREFIX + b"graft"
-    remove_tree(job, fd, temporary)
+    remove_tree(fd, temporary)
     os.symlink(target, temporary, dir_fd=fd)
     node = job.live.nodes.get(path)
     if node is not None and node.entry.is_directory:
-        remove_tree(job, fd, name)
+        remove_tree(fd, name)
         job.tree.forget()
         fd = job.tree.cached_directory(directory)
     os.rename(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)

@@ -12,9 +12,7 @@ class LiveTree:
 
     def __init__(self, tree: Tree, rules: Rules, spec: TreeSpec) -> None:
         self._tree = tree
-        self._walker = Walker(
-            tree, rules, spec.pod_prefix, with_sockets=spec.kind == "volume"
-        )
+        self._walker = Walker(tree, rules, spec.pod_prefix, with_sockets=spec.kind == "volume")
         self.nodes: dict[bytes, Node] = {
             node.entry.path: node for node in self._walker.walk(self._visit)
         }

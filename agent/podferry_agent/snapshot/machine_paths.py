@@ -17,7 +17,9 @@ FIXED: tuple[tuple[str, str], ...] = (
     ("/.podferry", "the agent"),
 )
 
-NOT_KEPT: tuple[tuple[str, str], ...] = (("/tmp/**", "temporary files are not kept"),)
+NOT_KEPT: tuple[tuple[str, str], ...] = (
+    ("/tmp/**", "temporary files are not kept"),  # noqa: S108 (a pattern)
+)
 
 _GROUPS: dict[str, tuple[str, ...]] = {
     "runtime state": (

@@ -29,4 +29,6 @@ def _is_stale(line: bytes) -> bool:
     fields = line.split(None, 5)
     if len(fields) < 6 or b"x" not in fields[1]:
         return False
-    return fields[5].startswith(b"/") and fields[5].endswith(b" (deleted)")
+    path = fields[5]
+    is_file = path.startswith(b"/") and not path.startswith((b"/memfd:", b"/dev/", b"/SYSV"))
+    return is_file and path.endswith(b" (deleted)")

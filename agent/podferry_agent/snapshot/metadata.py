@@ -4,6 +4,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable
+from functools import partial
 
 from podferry_agent.snapshot import posix
 from podferry_agent.snapshot.model import Entry
@@ -32,8 +33,7 @@ _REFUSED = (
 
 
 class MetadataWriter:
-    """Applies entries. The order matters: a new owner clears setuid and capabilities, so
-    owner, then attributes, then mode, then times."""
+    """Applies entries: owner first, which clears setuid and capabilities, and times last."""
 
     def __init__(self, tree: Tree, warnings: Warnings) -> None:
         self._tree = tree
@@ -97,11 +97,8 @@ class MetadataWriter:
         self._make_writable(target)
         follow = isinstance(target, int)
         for name in present.keys() - wanted.keys():
-            self._try(
-                "xattrs",
-                entry,
-                lambda n=name: os.removexattr(target, n, follow_symlinks=follow),
-            )
+            remove = partial(os.removexattr, target, name, follow_symlinks=follow)
+            self._try("xattrs", entry, remove)
         for name, value in wanted.items():
             if present.get(name) != value:
                 self._set_xattr(target, entry, name, value)
@@ -110,9 +107,10 @@ class MetadataWriter:
         follow = isinstance(target, int)
         try:
             os.setxattr(target, name, value, follow_symlinks=follow)
-            return
         except OSError as error:
             self._refused("xattrs", entry, error)
+        else:
+            return
         if follow and not name.startswith(b"user."):
             try:
                 os.setxattr(target, WANTED_XATTR + name, value)

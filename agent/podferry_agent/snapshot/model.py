@@ -1,4 +1,4 @@
-"""The words of the engine: what goes in (specs), what comes out (outcomes), what a tree is made of."""
+"""The words of the engine: specs go in, outcomes come out, trees are made of entries."""
 
 import stat
 from dataclasses import asdict, dataclass, field
@@ -138,7 +138,7 @@ class Difference:
     """One way in which a live tree is not what the snapshot says."""
 
     path: bytes
-    kind: str  # missing, extra, type, content, mode, owner, mtime, target, node, xattrs, flags, links
+    kind: str  # missing extra type content mode owner mtime target node xattrs flags links
     detail: str = ""
 
     def __str__(self) -> str:
@@ -190,6 +190,6 @@ def sort_key(path: bytes) -> bytes:
 
 
 def display(path: bytes) -> str:
-    """A path as printable text that can be read back: `\\` doubled, odd bytes as `\\xNN`."""
+    r"""A path as printable text that can be read back: `\` doubled, odd bytes as `\xNN`."""
     text = path.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,4 +1,4 @@
-"""Finds the mount points of this machine: what is mounted belongs to the machine, not to the pod."""
+"""Finds the mount points of this machine: what is mounted belongs to it, not to the pod."""
 
 import re
 from pathlib import Path

@@ -261,9 +261,7 @@ def _read_entries(sections: dict[bytes, bytes]) -> list[Entry]:
     groups = [links[at : at + 16] for at in range(0, len(links), 16)]
     for i, link in _rows(sections, b"LNKI", groups):
         entries[i].link = link
-    xattrs = zip(
-        unpack_strings(sections[b"XATN"]), unpack_strings(sections[b"XATV"]), strict=True
-    )
+    xattrs = zip(unpack_strings(sections[b"XATN"]), unpack_strings(sections[b"XATV"]), strict=True)
     for i, xattr in _rows(sections, b"XATI", list(xattrs)):
         entries[i].xattrs = (*entries[i].xattrs, xattr)
     return entries

@@ -106,9 +106,7 @@ class Planner:
         self._compare(plan, live, to_compare)
         self._follow_leaders(plan, live)
 
-    def _first_guess(
-        self, plan: Plan, entry: Entry, node: Node | None, live: LiveTree
-    ) -> Action:
+    def _first_guess(self, plan: Plan, entry: Entry, node: Node | None, live: LiveTree) -> Action:
         if entry.is_regular and entry.bits & UNREADABLE:
             return Action.LEAVE
         if node is None or not same_type(entry, node.entry):
@@ -118,13 +116,7 @@ class Planner:
         if entry.is_regular:
             is_candidate = plan.leader_of(entry) == entry.path and node.entry.size == entry.size
             return Action.KEEP if is_candidate else Action.MAKE
-        changes = set(metadata_changes(entry, node.entry))
-        if changes & {"target", "node"}:
-            return Action.MAKE
-        if not changes:
-            return Action.KEEP
-        shared = node.nlink > 1 and live.inodes.get((node.dev, node.ino)) != [entry.path]
-        return Action.MAKE if shared else Action.FIX
+        return _guess_special(entry, node, live)
 
     def _compare(self, plan: Plan, live: LiveTree, work: list[tuple[Entry, Node]]) -> None:
         self._meter.phase("compare", sum(e.size for e, _ in work), len(work))
@@ -132,10 +124,10 @@ class Planner:
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1), "pf-compare") as pool:
             for results in pool.map(self._compare_batch, batches):
                 for (entry, node), action in results:
-                    shared = len(live.inodes.get((node.dev, node.ino), ())) < node.nlink
-                    if action is Action.FIX and node.nlink > 1 and shared:
-                        action = Action.MAKE  # its metadata is also that of a file out of reach
-                    plan.actions[entry.path] = action
+                    names = live.inodes.get((node.dev, node.ino), [entry.path])
+                    # An inode with a name out of reach: its metadata is not ours alone to change.
+                    must_part = action is Action.FIX and len(names) < node.nlink
+                    plan.actions[entry.path] = Action.MAKE if must_part else action
         self._meter.finish()
 
     def _compare_batch(
@@ -181,15 +173,23 @@ class Planner:
             plan.actions[path] = Action.KEEP if same and kept else Action.MAKE
 
 
+def _guess_special(entry: Entry, node: Node, live: LiveTree) -> Action:
+    changes = set(metadata_changes(entry, node.entry))
+    if changes & {"target", "node"}:
+        return Action.MAKE
+    if not changes:
+        return Action.KEEP
+    shared = node.nlink > 1 and live.inodes.get((node.dev, node.ino)) != [entry.path]
+    return Action.MAKE if shared else Action.FIX
+
+
 def _deletions(plan: Plan, live: LiveTree) -> list[bytes]:
     """What is here and not in the snapshot; the walk took only what a capture would have taken."""
     unknown = {p for p, e in plan.want.items() if e.is_directory and e.bits & UNREADABLE}
     return [
         path
         for path, node in reversed(live.nodes.items())
-        if path not in plan.want
-        and not node.entry.bits & BARE
-        and not _is_below(path, unknown)
+        if path not in plan.want and not node.entry.bits & BARE and not _is_below(path, unknown)
     ]
 
 

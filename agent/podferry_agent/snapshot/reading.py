@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, wait
 from dataclasses import dataclass
+from functools import partial
 
 from podferry_agent.snapshot.chunks import ChunkTable, chunk_id
 from podferry_agent.snapshot.cutting import (
@@ -81,9 +82,8 @@ class FileReader:
         for directory, nodes in _by_directory(batch):
             try:
                 with self._tree.directory(directory) as fd:
-                    for node in nodes:
-                        if not self._guarded(node, lambda n=node: self._small(n, fd, joined)):
-                            postponed.append(node)
+                    read = partial(self._small, fd, joined)
+                    postponed += [node for node in nodes if not self._guarded(node, read)]
             except OSError as error:
                 for node in nodes:
                     self._failed(node, error)
@@ -94,23 +94,12 @@ class FileReader:
 
     def read_big(self, node: Node, workers: Executor) -> None:
         """Read one file in segments, which other workers take."""
-        directory, name = split_path(node.entry.path)
-
-        def read() -> bool:
-            with self._tree.directory(directory) as parent:
-                fd = self._tree.open_file(parent, name)
-            try:
-                self._big(node, name, fd, workers)
-            finally:
-                os.close(fd)
-            return True
-
-        self._guarded(node, read)
+        self._guarded(node, partial(self._big, workers))
         self._meter.add(0, 1)
 
-    def _guarded(self, node: Node, read: Callable[[], bool]) -> bool:
+    def _guarded(self, node: Node, read: Callable[[Node], bool]) -> bool:
         try:
-            return read()
+            return read(node)
         except OSError as error:
             self._failed(node, error)
             return True
@@ -125,7 +114,7 @@ class FileReader:
         with self._lock:
             self.unreadable.append((node.entry.path, error.errno or errno.EIO))
 
-    def _small(self, node: Node, directory_fd: int, joined: Joined) -> bool:
+    def _small(self, directory_fd: int, joined: Joined, node: Node) -> bool:
         """False if the file has to take the way of big ones."""
         fd = self._tree.open_file(directory_fd, split_path(node.entry.path)[1])
         try:
@@ -155,20 +144,23 @@ class FileReader:
             joined.used += length
         return (0, chunk)
 
-    def _big(self, node: Node, name: bytes, fd: int, workers: Executor) -> None:
-        for attempt in range(_ATTEMPTS):
-            before = _status(fd)
-            extents = data_extents(fd, before)
-            refs, is_whole = self._segments(fd, name, before.st_size, extents, workers)
-            after = os.fstat(fd)
-            is_stable = is_whole and _same(before, after)
-            if is_stable or attempt == _ATTEMPTS - 1:
-                break
-        self._describe(node, fd, after, torn=not is_stable)
+    def _big(self, workers: Executor, node: Node) -> bool:
+        directory, name = split_path(node.entry.path)
+        with self._tree.file(directory, name) as fd:
+            for attempt in range(_ATTEMPTS):
+                before = _status(fd)
+                extents = data_extents(fd, before)
+                refs, is_whole = self._segments(fd, name, before.st_size, extents, workers)
+                after = os.fstat(fd)
+                is_stable = is_whole and _same(before, after)
+                if is_stable or attempt == _ATTEMPTS - 1:
+                    break
+            self._describe(node, fd, after, torn=not is_stable)
         node.entry.size = before.st_size
         node.entry.refs = refs
         if sum(length for _, length in extents) < before.st_size:
             node.entry.bits |= HAS_HOLES
+        return True
 
     def _segments(
         self, fd: int, name: bytes, size: int, extents: list[tuple[int, int]], workers: Executor
@@ -188,7 +180,7 @@ class FileReader:
         return tuple(refs), is_whole
 
     def _segment(self, fd: int, segment: Segment) -> tuple[list[int], bool]:
-        """(refs, whether nothing was missing)"""
+        """Refs of the chunks, and whether nothing was missing."""
         source = self._grid_pieces if segment.chunks else self._content_pieces
         refs: list[int] = []
         done = 0

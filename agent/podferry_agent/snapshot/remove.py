@@ -13,7 +13,7 @@ GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 HELD = (errno.EBUSY, errno.EROFS, errno.EPERM, errno.EACCES, errno.ENOTEMPTY)
 
 
-def unlock(job: Job, parent: int, name: bytes | None) -> None:
+def unlock(parent: int, name: bytes | None = None) -> None:
     """Clear what keeps a name from being replaced: immutable flags, or our own missing rights.
 
     The final pass over the metadata puts right what the snapshot wants to be locked.
@@ -44,16 +44,14 @@ def _clear_flags(fd: int) -> None:
         return  # no CAP_LINUX_IMMUTABLE: the caller's second try fails and is reported
 
 
-def remove_name(job: Job, parent: int, name: bytes) -> None:
+def remove_name(parent: int, name: bytes) -> None:
     """Unlink or rmdir one name, after unlocking it if needed."""
     status = os.stat(name, dir_fd=parent, follow_symlinks=False)
     action = os.rmdir if stat.S_ISDIR(status.st_mode) else os.unlink
     try:
         action(name, dir_fd=parent)
-    except (PermissionError, OSError) as error:
-        if error.errno not in (errno.EPERM, errno.EACCES):
-            raise
-        unlock(job, parent, name)
+    except PermissionError:
+        unlock(parent, name)
         action(name, dir_fd=parent)
 
 
@@ -61,7 +59,7 @@ def remove_path(job: Job, path: bytes) -> bool:
     """Delete a path that the snapshot does not have. What cannot go is left, with a warning."""
     directory, name = split_path(path)
     try:
-        remove_name(job, job.tree.cached_directory(directory), name)
+        remove_name(job.tree.cached_directory(directory), name)
     except OSError as error:
         if error.errno == errno.ENOTEMPTY:
             job.kept_directories.add(path)  # holds something of the machine
@@ -75,28 +73,28 @@ def remove_path(job: Job, path: bytes) -> bool:
     return True
 
 
-def remove_tree(job: Job, parent: int, name: bytes) -> None:
+def remove_tree(parent: int, name: bytes) -> None:
     """Remove a directory with everything in it, also deeper than PATH_MAX; no symlink followed."""
     try:
         status = os.stat(name, dir_fd=parent, follow_symlinks=False)
     except FileNotFoundError:
         return
     if not stat.S_ISDIR(status.st_mode):
-        remove_name(job, parent, name)
+        remove_name(parent, name)
         return
     trail = [(os.dup(parent), name)]
     while trail:
         directory, child = trail[-1]
-        deeper = _empty_of_files(job, directory, child)
+        deeper = _empty_of_files(directory, child)
         if deeper is not None:
             trail.append(deeper)
             continue
-        remove_name(job, directory, child)
+        remove_name(directory, child)
         os.close(directory)
         trail.pop()
 
 
-def _empty_of_files(job: Job, parent: int, name: bytes) -> tuple[int, bytes] | None:
+def _empty_of_files(parent: int, name: bytes) -> tuple[int, bytes] | None:
     """Unlink the files of a directory; (its fd, the name of a directory in it) if one is left."""
     fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     with os.scandir(fd) as found:
@@ -104,7 +102,7 @@ def _empty_of_files(job: Job, parent: int, name: bytes) -> tuple[int, bytes] | N
     for child, is_directory in entries:
         if is_directory:
             return fd, child
-        remove_name(job, fd, child)
+        remove_name(fd, child)
     os.close(fd)
     return None
 

@@ -1,8 +1,6 @@
 """Restores a snapshot over a live tree: compare, stage, swap, verify."""
 
-import contextlib
 import errno
-import os
 import subprocess
 import threading
 import time
@@ -15,6 +13,7 @@ from podferry_agent.snapshot.errors import (
     RestoreMismatchError,
     SnapshotCorruptError,
 )
+from podferry_agent.snapshot.finish import finish_metadata
 from podferry_agent.snapshot.job import Job
 from podferry_agent.snapshot.live import LiveTree
 from podferry_agent.snapshot.manifest import ManifestReader, Root, load_root
@@ -78,7 +77,7 @@ def restore(
     store: ObjectStore,
     progress: Callable[[Progress], None],
     cancelled: threading.Event,
-    hooks: RestoreHooks = RestoreHooks(),  # noqa: B008 (immutable)
+    hooks: RestoreHooks = RestoreHooks(),
 ) -> RestoreOutcome:
     """Make the live tree equal to the snapshot, apart from what belongs to the machine.
 
@@ -172,10 +171,9 @@ class _Restore:
     def _swap(self, job: Job) -> None:
         self._meter.phase("swap", files=len(job.plan.want))
         self._meter.commit()
-        swap = Swap(job)
-        swap.run()
+        Swap(job).run()
         job.stage.remove()
-        swap.finish_metadata()
+        finish_metadata(job)
         self._deleted += job.deleted
         posix.syncfs(job.tree.fd)
 
@@ -217,4 +215,3 @@ class _Restore:
             needs_restart=programs_with_deleted_files() if self._spec.root == b"/" else [],
             duration_seconds=round(time.monotonic() - self._began, 3),
         )
-

@@ -103,8 +103,9 @@ class Rules:
         """Whether a user's `include` may reach into a directory that is otherwise closed."""
         if self._on_mount(path) or self._fixed_regex.match(path + b"/."):
             return False
-        return any(p == path or _inside(p, path) or _inside(path, p) for p in
-                   self._include_prefixes)
+        return any(
+            p == path or _inside(p, path) or _inside(path, p) for p in self._include_prefixes
+        )
 
     def explain(self, path: bytes, *, directory: bool = False) -> Explanation:
         """The verdict with the rule that made it, for people."""

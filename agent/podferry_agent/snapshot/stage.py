@@ -44,8 +44,10 @@ class StageDirectory:
     """Where staged files wait. On the same mount as the tree, so that a rename moves them in."""
 
     def __init__(self, spec: TreeSpec) -> None:
-        below = AGENT_DIRECTORY[1:] + b"/stage" if spec.kind == "environment" else (
-            TEMPORARY_PREFIX + b"stage"
+        below = (
+            AGENT_DIRECTORY[1:] + b"/stage"
+            if spec.kind == "environment"
+            else (TEMPORARY_PREFIX + b"stage")
         )
         self.path = Path(os.fsdecode(spec.tree_root)) / os.fsdecode(below)
         self._made = [p for p in (self.path, self.path.parent) if not p.exists()]
@@ -58,7 +60,8 @@ class StageDirectory:
         return chunk_id(path, bytes(32)).hex()[:40].encode()
 
     def names(self) -> set[bytes]:
-        return set(map(os.fsencode, os.listdir(self.fd)))
+        with os.scandir(self.fd) as found:
+            return {os.fsencode(entry.name) for entry in found}
 
     def room(self) -> int:
         status = os.statvfs(self.fd)

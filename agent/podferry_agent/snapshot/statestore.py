@@ -99,7 +99,7 @@ class StatFacts:
             return None
         sections = read_sections(body)
         pages = [name.decode() for name in unpack_strings(sections[b"PAGE"])]
-        columns: "list[array[int]]" = [
+        columns: list[array[int]] = [
             unpack_column("Q", sections[b"DEVS"]),
             unpack_column("Q", sections[b"INOS"]),
             unpack_column("q", sections[b"CTIM"]),
@@ -122,8 +122,7 @@ class StateStore:
             return None
 
     def remember(self, snapshot_id: str, facts: StatFacts, parent: str | None) -> None:
-        """Keep the facts of a snapshot and of its parent, which stays in use if this one is given
-        up before it is committed."""
+        """Keep the facts of a snapshot, and of its parent in case this one is given up."""
         write_atomically(self._facts_path(snapshot_id), facts.encode())
         kept = {snapshot_id, parent}
         wanted = list(facts.pages)

@@ -12,17 +12,11 @@ from bisect import bisect_left
 from podferry_agent.snapshot import posix
 from podferry_agent.snapshot.graft import graft
 from podferry_agent.snapshot.job import Job, rank
-from podferry_agent.snapshot.model import (
-    BARE,
-    TEMPORARY_PREFIX,
-    UNREADABLE,
-    Entry,
-    display,
-    sort_key,
-)
+from podferry_agent.snapshot.model import BARE, UNREADABLE, Entry, display, sort_key
+from podferry_agent.snapshot.move import move, replace, temporary_name
+from podferry_agent.snapshot.nodes import make_node
 from podferry_agent.snapshot.plan import Action
 from podferry_agent.snapshot.remove import (
-    GONE,
     HELD,
     protected_inside,
     remove_name,
@@ -32,14 +26,8 @@ from podferry_agent.snapshot.remove import (
 )
 from podferry_agent.snapshot.stage import StageDirectory
 from podferry_agent.snapshot.tree import split_path
-from podferry_agent.snapshot.xattrs import is_device
 
 _NO_EXCHANGE = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EBUSY)
-
-
-def temporary_name(path: bytes) -> bytes:
-    """Beside the target, short, and known to every walk as not the pod's."""
-    return TEMPORARY_PREFIX + StageDirectory.name_of(path)[:20]
 
 
 class Swap:
@@ -69,7 +57,7 @@ class Swap:
         for path in self._job.live.report.leftovers:
             directory, name = split_path(path)
             if name != stage:
-                remove_tree(self._job, self._job.tree.cached_directory(directory), name)
+                remove_tree(self._job.tree.cached_directory(directory), name)
 
     # Directories
 
@@ -92,7 +80,9 @@ class Swap:
         if entry.bits & BARE:
             self._job.warnings.add("not_a_directory", path, "left as the machine has it")
             return
-        self._convert_to_directory(path, fd, name)
+        # Not the cached fd: filling the directory opens many others.
+        with self._job.tree.directory(parent) as own:
+            self._convert_to_directory(path, own, name)
 
     def _new_directory(self, fd: int, name: bytes, entry: Entry) -> None:
         try:
@@ -100,7 +90,7 @@ class Swap:
         except OSError as error:
             if error.errno not in HELD:
                 raise
-            unlock(self._job, fd, None)
+            unlock(fd)
             os.mkdir(name, 0o700, dir_fd=fd)
         directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
         try:
@@ -116,7 +106,7 @@ class Swap:
         """
         job = self._job
         temporary = temporary_name(path)
-        remove_tree(job, fd, temporary)
+        remove_tree(fd, temporary)
         self._new_directory(fd, temporary, job.plan.want[path])
         parent = split_path(path)[0]
         job.tree.aliases[path] = parent + b"/" + temporary if parent else temporary
@@ -129,9 +119,9 @@ class Swap:
         except OSError as error:
             if error.errno not in _NO_EXCHANGE:
                 raise
-            remove_name(job, fd, name)
+            remove_name(fd, name)
             os.rename(temporary, name, src_dir_fd=fd, dst_dir_fd=fd)
-        remove_tree(job, fd, temporary)
+        remove_tree(fd, temporary)
         job.step("convert")
 
     def _fill(self, directory: bytes) -> None:
@@ -191,9 +181,10 @@ class Swap:
         except OSError as error:
             if error.errno not in HELD:
                 raise
-            unlock(job, fd, None)
+            unlock(fd)
             source_fd, source = self._source(job.plan.want[path], fd)
-        self._rename(path, source_fd, source, name)
+        fd = job.tree.cached_directory(parent)
+        replace(job, path, (source_fd, source), (fd, name))
         job.step("place")
 
     def _source(self, entry: Entry, fd: int) -> tuple[int, bytes]:
@@ -203,7 +194,7 @@ class Swap:
         temporary = temporary_name(entry.path)
         if leader == entry.path and entry.is_regular:
             return self._job.stage.fd, StageDirectory.name_of(entry.path)
-        remove_tree(self._job, fd, temporary)
+        remove_tree(fd, temporary)
         if leader != entry.path:
             self._place_now(leader)
             directory, name = split_path(leader)
@@ -214,72 +205,10 @@ class Swap:
             return fd, temporary
         if entry.is_symlink:
             os.symlink(entry.target, temporary, dir_fd=fd)
-        elif not self._make_node(entry, fd, temporary):
+        elif not make_node(self._job, entry, fd, temporary):
             return fd, temporary
         self._job.metadata.apply_name(fd, temporary, entry)
         return fd, temporary
-
-    def _make_node(self, entry: Entry, fd: int, name: bytes) -> bool:
-        """FIFO, socket or device; False if a placeholder file stands for a refused device."""
-        try:
-            os.mknod(name, stat.S_IFMT(entry.mode) | 0o600, entry.rdev, dir_fd=fd)
-        except OSError as error:
-            if error.errno not in (*HELD, errno.EINVAL) or not is_device(entry.mode):
-                raise
-            self._job.warnings.add("device_not_made", entry.path, error)
-        else:
-            return True
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        placeholder = os.open(name, flags, 0o600, dir_fd=fd)
-        try:
-            self._job.metadata.apply_fd(placeholder, entry, placeholder=True)
-        finally:
-            os.close(placeholder)
-        return False
-
-    def _rename(self, path: bytes, source_fd: int, source: bytes, name: bytes) -> None:
-        job = self._job
-        fd = job.tree.cached_directory(split_path(path)[0])
-        try:
-            self._move(path, (source_fd, source), (fd, name))
-        except OSError as error:
-            if error.errno not in HELD:
-                raise
-            try:
-                unlock(job, fd, name)
-                self._move(path, (source_fd, source), (fd, name))
-            except OSError as again:
-                if again.errno not in HELD:
-                    raise
-                job.warnings.add("not_replaced", path, again)
-                remove_tree(job, source_fd, source)
-
-    def _move(self, path: bytes, source: tuple[int, bytes], target: tuple[int, bytes]) -> None:
-        try:
-            os.rename(source[1], target[1], src_dir_fd=source[0], dst_dir_fd=target[0])
-        except OSError as error:
-            if error.errno != errno.EXDEV:
-                raise
-            self._copy_across(path, source, target)
-
-    def _copy_across(
-        self, path: bytes, source: tuple[int, bytes], target: tuple[int, bytes]
-    ) -> None:
-        """The target's directory is another filesystem (a btrfs subvolume): copy beside it."""
-        temporary = temporary_name(path)
-        old = os.open(source[1], os.O_RDONLY | os.O_NOFOLLOW, dir_fd=source[0])
-        try:
-            flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-            new = os.open(temporary, flags, 0o600, dir_fd=target[0])
-            try:
-                _copy_sparse(old, new)
-                self._job.metadata.apply_fd(new, self._job.plan.want[path])
-            finally:
-                os.close(new)
-        finally:
-            os.close(old)
-        os.rename(temporary, target[1], src_dir_fd=target[0], dst_dir_fd=target[0])
-        os.unlink(source[1], dir_fd=source[0])
 
     def _replace_directory(self, path: bytes) -> None:
         """A directory stands where a file or symlink belongs (a split /bin becoming a symlink)."""
@@ -298,7 +227,7 @@ class Swap:
         name = split_path(path)[1]
         if source_fd == job.stage.fd:
             temporary = temporary_name(path)
-            self._move(path, (source_fd, source), (fd, temporary))
+            move(job, path, (source_fd, source), (fd, temporary))
             source = temporary
         try:
             posix.rename_exchange(fd, source, name)
@@ -306,56 +235,11 @@ class Swap:
             # An overlay cannot move a directory of its lower layer.
             if error.errno not in _NO_EXCHANGE:
                 raise
-            remove_tree(job, fd, name)
+            remove_tree(fd, name)
             os.rename(source, name, src_dir_fd=fd, dst_dir_fd=fd)
         else:
-            remove_tree(job, fd, source)
+            remove_tree(fd, source)
         job.step("replace")
-
-    # Metadata
-
-    def finish_metadata(self) -> None:
-        """Owners, modes, times and flags of what was kept, then of directories, deepest first."""
-        job = self._job
-        for path in reversed(self._sorted):
-            entry = job.plan.want[path]
-            action = job.plan.actions[path]
-            if entry.bits & BARE or action is Action.LEAVE or self._is_under_kept(path):
-                continue
-            try:
-                self._finish_entry(path, entry, action)
-            except OSError as error:
-                if error.errno not in (*GONE, errno.EROFS):
-                    raise
-                job.warnings.add("metadata_not_applied", path, error)
-        job.tree.forget()
-
-    def _is_under_kept(self, path: bytes) -> bool:
-        kept = self._job.kept_directories
-        return bool(kept) and any(path == k or path.startswith(k + b"/") for k in kept)
-
-    def _finish_entry(self, path: bytes, entry: Entry, action: Action) -> None:
-        job = self._job
-        parent, name = split_path(path)
-        if entry.is_directory:
-            with job.tree.directory(path) as fd:
-                _unblock(fd)
-                job.metadata.apply_fd(fd, entry)
-                job.metadata.apply_flags(fd, entry)
-        elif entry.is_regular and (action is Action.FIX or entry.flags):
-            fd = job.tree.open_file(job.tree.cached_directory(parent), name)
-            try:
-                if action is Action.FIX:
-                    _unblock(fd)
-                    job.metadata.apply_fd(fd, entry)
-                job.metadata.apply_flags(fd, entry)
-            finally:
-                os.close(fd)
-        elif action is Action.FIX:
-            job.metadata.apply_name(job.tree.cached_directory(parent), name, entry)
-        else:
-            return
-        job.step("metadata")
 
 
 def _without_xattrs(entry: Entry) -> Entry:
@@ -368,31 +252,3 @@ def _without_xattrs(entry: Entry) -> Entry:
         mtime_ns=entry.mtime_ns,
         bits=entry.bits & ~UNREADABLE,
     )
-
-
-def _unblock(fd: int) -> None:
-    flags = posix.get_flags(fd)
-    if flags & posix.BLOCKING_FLAGS:
-        try:
-            posix.set_flags(fd, flags & ~posix.BLOCKING_FLAGS)
-        except PermissionError:
-            return  # what follows fails and is reported
-
-
-def _copy_sparse(source: int, target: int) -> None:
-    size = os.fstat(source).st_size
-    os.ftruncate(target, size)
-    position = 0
-    while position < size:
-        try:
-            position = os.lseek(source, position, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                return
-            raise
-        end = os.lseek(source, position, os.SEEK_HOLE)
-        while position < end:
-            piece = os.pread(source, min(4 << 20, end - position), position)
-            if not piece:
-                return
-            position += os.pwrite(target, piece, position)

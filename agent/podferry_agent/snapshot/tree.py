@@ -1,4 +1,4 @@
-"""A tree of the machine, reached through directory fds: no symlink is followed, no path too long."""
+"""A tree of the machine, reached by directory fds: no symlink is followed, no path too long."""
 
 import errno
 import os
@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Self
 
 from podferry_agent.snapshot import posix
 
@@ -37,7 +38,7 @@ class Tree:
         self.forget()
         os.close(self.fd)
 
-    def __enter__(self) -> "Tree":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -69,8 +70,7 @@ class Tree:
             os.close(fd)
 
     def cached_directory(self, path: bytes) -> int:
-        """An fd that stays open for a while; only for single-threaded phases, never closed by hand.
-        """
+        """An fd that stays open for a while; for single-threaded phases, not to be closed."""
         with self._lock:
             fd = self._cache.pop(path, -1)
             if fd < 0:
@@ -81,11 +81,21 @@ class Tree:
         return fd
 
     def open_file(self, directory_fd: int, name: bytes) -> int:
-        """Open a regular file for reading without touching its access time where that is allowed."""
+        """Open a regular file for reading; its access time stays where that is allowed."""
         try:
             return os.open(name, _OPEN_FILE | os.O_NOATIME, dir_fd=directory_fd)
         except PermissionError:
             return os.open(name, _OPEN_FILE, dir_fd=directory_fd)
+
+    @contextmanager
+    def file(self, directory: bytes, name: bytes) -> Iterator[int]:
+        """An open regular file of the tree."""
+        with self.directory(directory) as parent:
+            fd = self.open_file(parent, name)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
 
     def outside_path(self, directory_fd: int, path: bytes, name: bytes) -> bytes:
         """A path for calls that know no directory fd (xattrs), short however deep the file is."""
@@ -104,10 +114,11 @@ class Tree:
             try:
                 return posix.open_beneath(fd, segment, _OPEN_DIRECTORY)
             except OSError as error:
-                # gVisor and old kernels lack the call; some seccomp profiles answer EPERM.
-                if error.errno not in (errno.ENOSYS, errno.EPERM):
+                # gVisor and old kernels lack the call; some seccomp profiles answer EPERM;
+                # EAGAIN means that a rename elsewhere raced with it.
+                if error.errno not in (errno.ENOSYS, errno.EPERM, errno.EAGAIN):
                     raise
-                self._openat2 = False
+                self._openat2 = error.errno == errno.EAGAIN
         return _open_step_by_step(fd, segment)
 
 

@@ -67,17 +67,11 @@ class TreeVerifier:
         return sorted(found, key=lambda d: (d.path, d.kind))
 
     def _check_batch(self, batch: list[tuple[Entry, Node | None, bool]]) -> list[Difference]:
-        return [d for row in batch for d in self._check(*row)]
+        return [d for entry, node, is_hashed in batch for d in self._check(entry, node, is_hashed)]
 
-    def _check(self, entry: Entry, node: Node | None, is_hashed: bool) -> Iterator[Difference]:
-        if entry.bits & UNREADABLE:
-            return
-        if node is None:
-            yield Difference(entry.path, "missing")
-            return
-        if entry.bits & BARE or node.entry.bits & BARE:
-            if not same_type(entry, node.entry):
-                yield Difference(entry.path, "type")
+    def _check(self, entry: Entry, node: Node | None, is_hashed: bool) -> Iterator[Difference]:  # noqa: FBT001 (only from the line above)
+        if node is None or (entry.bits | node.entry.bits) & (UNREADABLE | BARE):
+            yield from _check_presence(entry, node)
             return
         has_right_bytes = True
         if node.entry.is_regular:
@@ -109,6 +103,16 @@ class TreeVerifier:
             return False
         finally:
             os.close(fd)
+
+
+def _check_presence(entry: Entry, node: Node | None) -> Iterator[Difference]:
+    """For names that are missing, or whose content and metadata nobody promised."""
+    if entry.bits & UNREADABLE:
+        return
+    if node is None:
+        yield Difference(entry.path, "missing")
+    elif not same_type(entry, node.entry):
+        yield Difference(entry.path, "type")
 
 
 def _link_differences(want: dict[bytes, Entry], live: LiveTree) -> Iterator[Difference]:

@@ -52,9 +52,9 @@ def read_xattrs(target: int | bytes) -> Xattrs:
     return tuple(_present(target, kept, follow=follow))
 
 
-def _present(target: int | bytes, names: list[bytes], *, follow: bool) -> Iterable[
-    tuple[bytes, bytes]
-]:
+def _present(
+    target: int | bytes, names: list[bytes], *, follow: bool
+) -> Iterable[tuple[bytes, bytes]]:
     for name in names:
         try:
             yield name, os.getxattr(target, name, follow_symlinks=follow)

@@ -8,6 +8,7 @@ from local.aws.settings import Settings
 from local.aws.shims import (
     concurrency,
     cors,
+    deployer,
     execution_end,
     execution_start,
     front_door,
@@ -19,8 +20,8 @@ from local.aws.shims import (
     runtime_client,
     saver,
     schedules,
-    secret_reference,
     secure_transport,
+    state_files,
     task_tokens,
     write_once,
 )
@@ -40,12 +41,12 @@ def apply_all(settings: Settings) -> None:
     cors.apply()
     secure_transport.apply()
     write_once.apply()
-    secret_reference.apply()
     execution_start.apply()
     execution_end.apply()
     parallel.apply()
     task_tokens.apply()
     resource_arns.apply()
     saver.apply()
+    deployer.apply(state_files.apply())
     schedules.apply()
     front_door.apply(settings)

@@ -11,13 +11,13 @@ starts `awslambdaric`. Its sockets also get what they lack: no Nagle delay and b
 
 import os
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from ministack.core import lambda_runtime
 from ministack.services import lambda_svc
 
 from local.aws import runtime_site, worker
+from local.aws.code_store import CodeStore
 from local.aws.settings import Settings
 from local.aws.shims import guard
 
@@ -29,13 +29,14 @@ INHERITED = ("PATH", "LANG", "LC_ALL", "TMPDIR")
 def apply(settings: Settings) -> None:
     """Routes `python*` functions to the Runtime API server."""
     runtime_site.link(settings.data.runtime_site)
-    code_dir = guard.take(lambda_svc, "_provided_runtime_code_dir")
+    store = CodeStore(settings.data.code)
+    store.prune()
+    environment = guard.take(lambda_svc, "_provided_worker_env")
     guard.take(lambda_svc, "_resolve_layer_zip")
     guard.take(lambda_runtime, "_workers")
-    environment = guard.take(lambda_svc, "_provided_worker_env")
-    guard.replace(lambda_svc, "_provided_runtime_code_dir", partial(_unpack, code_dir))
+    guard.replace(lambda_svc, "_provided_runtime_code_dir", partial(_unpack, store))
     guard.replace(
-        lambda_svc, "_provided_worker_env", partial(_environment, settings, code_dir, environment)
+        lambda_svc, "_provided_worker_env", partial(_environment, settings, store, environment)
     )
     _route_python()
     _tune_sockets()
@@ -47,36 +48,38 @@ def end_workers() -> None:
     lambda_runtime.kill_workers(workers)
 
 
-def _unpack(original: Any, code: bytes) -> str:
-    directory = str(original(code))
-    bootstrap = Path(directory, "bootstrap")
+def _unpack(store: CodeStore, archive: bytes) -> str:
+    directory = store.unpack(archive)
+    bootstrap = directory / "bootstrap"
     if not bootstrap.exists():
         # Two first calls may come here at once; a rename never shows half a file.
         draft = bootstrap.with_name(f"bootstrap.{os.urandom(4).hex()}")
         draft.write_text(BOOTSTRAP)
         draft.chmod(0o755)
         draft.replace(bootstrap)
-    return directory
+    return str(directory)
 
 
 def _environment(
-    settings: Settings, unpack: Any, original: Any, config: dict[str, Any], code: str, port: int
+    settings: Settings,
+    store: CodeStore,
+    original: Any,
+    config: dict[str, Any],
+    code: str,
+    port: int,
 ) -> dict[str, str]:
     variables: dict[str, str] = original(config, code, port)
     if not _is_python(config):
         return variables
-    own = {
-        name: value
-        for name, value in variables.items()
-        if name in INHERITED or os.environ.get(name) != value
-    }
     group = (config.get("LoggingConfig") or {}).get("LogGroup")
-    return own | {
+    return _own(variables, config) | {
         "AWS_ENDPOINT_URL": settings.endpoint,
         "AWS_EXECUTION_ENV": f"AWS_Lambda_{config['Runtime']}",
         "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
         "AWS_LAMBDA_LOG_GROUP_NAME": group or f"/aws/lambda/{config['FunctionName']}",
-        "PYTHONPATH": os.pathsep.join([code, *_layers(config, unpack), *_runtime(settings)]),
+        "PYTHONPATH": os.pathsep.join(
+            [code, *_layers(config, store), str(settings.data.runtime_site)]
+        ),
         "PYTHONUNBUFFERED": "1",
         "TZ": ":UTC",
         "_LOCAL_AWS_PARENT": str(os.getpid()),
@@ -85,14 +88,22 @@ def _environment(
     }
 
 
-def _layers(config: dict[str, Any], unpack: Any) -> list[str]:
-    archives = [lambda_svc._resolve_layer_zip(layer) for layer in config.get("Layers", [])]
-    roots = [str(unpack(archive)) for archive in archives if archive]
-    return [path for root in roots for path in (f"{root}/python", root)]
+def _own(variables: dict[str, str], config: dict[str, Any]) -> dict[str, str]:
+    """Leaves out what came from this process; a function sees its template's settings."""
+    wanted = {*INHERITED, *((config.get("Environment") or {}).get("Variables") or {})}
+    return {
+        name: value
+        for name, value in variables.items()
+        if name in wanted or os.environ.get(name) != value
+    }
 
 
-def _runtime(settings: Settings) -> list[str]:
-    return [str(settings.data.runtime_site)]
+def _layers(config: dict[str, Any], store: CodeStore) -> list[str]:
+    # Of two layers with the same file, the later one counts.
+    layers = reversed(config.get("Layers", []))
+    archives = [lambda_svc._resolve_layer_zip(layer) for layer in layers]
+    roots = [store.unpack(archive) for archive in archives if archive]
+    return [str(path) for root in roots for path in (root / "python", root)]
 
 
 def _is_python(config: dict[str, Any]) -> bool:

@@ -10,11 +10,10 @@ the state in the middle of a copy.
 # A shim reaches into private names by its nature; `guard` checks that they exist.
 
 import asyncio
-import json
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 from ministack import app as ministack_app
 from ministack.core import persistence
@@ -26,9 +25,9 @@ SHORTEST_SECONDS = 0.5
 LONGEST_SECONDS = 30.0
 COST_FACTOR = 20
 # Copies race with the emulator's own threads (executions, deployments); one of these will not.
-COPY_ATTEMPTS = 5
-# Requests to these change other services, in threads that go on after the answer.
-CHANGES_EVERYTHING = frozenset({"cloudformation"})
+ATTEMPTS = 5
+# Changes all other services, in a task that goes on after the answer.
+DEPLOYER = "cloudformation"
 
 
 @dataclass(slots=True)
@@ -36,11 +35,16 @@ class Journal:
     """Which services changed since their last save, and what saving each of them costs."""
 
     changed: set[str] = field(default_factory=set)
+    deploying_since: float | None = None
     saved_at: dict[str, float] = field(default_factory=dict)
     cost: dict[str, float] = field(default_factory=dict)
 
     def note(self, service: str) -> None:
         self.changed.add(service)
+
+    def is_deploying(self, now: float) -> bool:
+        """While stacks change nothing is saved, for half a stack could not be deployed again."""
+        return self.deploying_since is not None and now - self.deploying_since < LONGEST_SECONDS
 
     def due(self, now: float) -> list[str]:
         return sorted(name for name in self.changed if now - self._saved(name) >= self._wait(name))
@@ -62,7 +66,7 @@ def apply() -> None:
     """Notes changes where they are made and starts the saver with the event loop."""
     journal = Journal()
     guard.take(ministack_app, "_build_persistence_save_dict")
-    guard.replace(persistence, "save_state", _write)
+    guard.replace(ministack_app, "save_all", _save_all)
     _note_requests(journal)
     _note_threads(journal)
     _start_with_server(journal)
@@ -74,17 +78,16 @@ def _note_requests(journal: Journal) -> None:
     for service, handler in handlers.items():
         config = registry[service]
         names = {config.get("state_key", config["module"]), *config.get("sub_modules", ())}
-        handlers[service] = _noting(handler, journal, service, names)
+        handlers[service] = _noting(handler, journal, names)
+    handlers[DEPLOYER] = _watching_deployments(handlers[DEPLOYER], journal)
 
 
-def _noting(handler: Any, journal: Journal, service: str, names: set[str]) -> Any:
+def _noting(handler: Any, journal: Journal, names: set[str]) -> Any:
     async def handle(method: str, path: str, headers: Any, body: Any, query: Any) -> Any:
         try:
             return await handler(method, path, headers, body, query)
         finally:
-            if service in CHANGES_EVERYTHING:
-                journal.changed.update(ministack_app._build_persistence_save_dict())
-            elif not _only_reads(method, headers):
+            if not _only_reads(method, headers):
                 journal.changed.update(names)
 
     return handle
@@ -95,6 +98,39 @@ def _only_reads(method: str, headers: dict[str, str]) -> bool:
     if action:
         return action.startswith(("Get", "List", "Describe", "Query", "Scan", "BatchGet"))
     return method in {"GET", "HEAD"}
+
+
+def _watching_deployments(handler: Any, journal: Journal) -> Any:
+    async def handle(method: str, path: str, headers: Any, body: bytes, query: Any) -> Any:
+        action = parse_qs(body.decode()).get("Action", [""])[0]
+        if not action.startswith(("Describe", "Get", "List", "Validate")):
+            journal.deploying_since = time.monotonic()
+        answer = await handler(method, path, headers, body, query)
+        # Who reads that a stack is complete may rely on finding it after a crash.
+        _end_deployment(journal)
+        return answer
+
+    return handle
+
+
+def _end_deployment(journal: Journal) -> None:
+    """Saves all that a deployment made, when no stack is in motion any more.
+
+    The stacks come last: if they were saved without their resources, the next deployment would find
+    nothing to do.
+    """
+    if journal.deploying_since is None or _is_any_stack_moving():
+        return
+    services = ministack_app._build_persistence_save_dict()
+    for service in sorted(services, key=lambda name: name == DEPLOYER):
+        _save(service, journal)
+    journal.deploying_since = None
+
+
+def _is_any_stack_moving() -> bool:
+    deployer = ministack_app._loaded_modules.get(DEPLOYER)
+    stacks = deployer._stacks.all_values() if deployer else []
+    return any(stack["StackStatus"].endswith("IN_PROGRESS") for stack in stacks)
 
 
 def _note_threads(journal: Journal) -> None:
@@ -130,7 +166,9 @@ def _start_with_server(journal: Journal) -> None:
 async def _save_for_ever(journal: Journal) -> None:
     while True:
         await asyncio.sleep(SHORTEST_SECONDS / 5)
-        for service in journal.due(time.monotonic()):
+        _end_deployment(journal)
+        now = time.monotonic()
+        for service in [] if journal.is_deploying(now) else journal.due(now):
             _save(service, journal)
             await asyncio.sleep(0)
 
@@ -139,30 +177,23 @@ def _save(service: str, journal: Journal) -> None:
     collect = ministack_app._build_persistence_save_dict().get(service)
     started = time.perf_counter()
     if collect is not None:
-        state = _copy(service, collect)
-        if state is not None:
-            persistence.save_state(service, state)
+        _save_state(service, collect)
     journal.saved(service, time.perf_counter() - started)
 
 
-def _copy(service: str, collect: Any) -> Any:
-    for attempt in range(COPY_ATTEMPTS):
+def _save_all(services: dict[str, Any]) -> None:
+    """At the end of the process; a service that fails does not keep the others from the disk."""
+    for service, collect in services.items():
+        _save_state(service, collect)
+
+
+def _save_state(service: str, collect: Any) -> None:
+    for attempt in range(1, ATTEMPTS + 1):
         try:
-            return collect()
-        except RuntimeError as changed:
-            if attempt == COPY_ATTEMPTS - 1:
-                persistence.logger.error("saving %s failed: %s", service, changed)
-    return None
-
-
-def _write(service: str, state: Any) -> None:
-    """The emulator's own format; `dumps` is several times as fast as its `dump`."""
-    document = {
-        "__ministack_format__": persistence._state_format_version(service),
-        "payload": state,
-    }
-    text = json.dumps(document, default=persistence._json_default)
-    path = Path(persistence.STATE_DIR, f"{service}.json")
-    draft = path.with_suffix(".json.tmp")
-    draft.write_text(text)
-    draft.replace(path)
+            persistence.save_state(service, collect())
+        except (RuntimeError, OSError) as problem:
+            # RuntimeError: a thread of the emulator changed the state in the middle.
+            if attempt == ATTEMPTS:
+                persistence.logger.error("saving %s failed: %r", service, problem)
+        else:
+            return

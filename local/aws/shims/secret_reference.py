@@ -10,35 +10,16 @@ functions that need it are refused.
 from types import ModuleType
 from typing import Any
 
-from ministack import app as ministack_app
 from ministack.services import secretsmanager
 
 from local.aws.shims import guard
 
 KIND = "AWS::SecretsManager::Secret"
-MARK = "_local_aws_corrected"
 
 
-def apply() -> None:
-    """Makes the ARN the physical id of a secret.
-
-    The part of the emulator that deploys templates imports all of its services, which takes a
-    second: the correction waits until something is deployed.
-    """
+def correct(provisioners: ModuleType) -> None:
+    """Makes the ARN the physical id of a secret."""
     guard.take(secretsmanager, "_resolve")
-    original = guard.take(ministack_app, "_get_module")
-
-    def get_module(name: str) -> Any:
-        module = original(name)
-        if name == "cloudformation" and not hasattr(module, MARK):
-            setattr(module, MARK, True)
-            _correct(module.provisioners)
-        return module
-
-    guard.replace(ministack_app, "_get_module", get_module)
-
-
-def _correct(provisioners: ModuleType) -> None:
     handlers: dict[str, Any] = guard.take(provisioners, "_RESOURCE_HANDLERS")[KIND]
     create, update, delete = handlers["create"], handlers["update"], handlers["delete"]
 

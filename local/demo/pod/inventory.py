@@ -8,6 +8,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 import stat
 import sys
 import zlib
@@ -15,6 +16,7 @@ import zlib
 MACHINE_DIRECTORIES = ("/proc", "/sys", "/dev", "/run", "/tmp", "/.podferry")
 MACHINE_FILES = (
     "/etc/ld.so.cache",
+    "/var/cache/ldconfig",
     "/etc/machine-id",
     "/etc/mtab",
     "/root/.ssh/authorized_keys",
@@ -25,6 +27,10 @@ MACHINE_FILES = (
     "/etc/instance.crt",
     "/etc/instance.key",
 )
+
+
+DRIVER_FILE = re.compile(r"/(?:lib(?:cuda|nvidia-[a-z0-9-]+)\.so[.0-9]*|nvidia-smi)$")
+"""The GPU driver's files come with the machine: links and stubs of them lie in its own layer."""
 
 
 def mount_points() -> set[str]:
@@ -89,6 +95,8 @@ def walk(top: str, mounts: set[str]) -> list[str]:
 def keep(path: str, mounts: set[str]) -> bool:
     if path == "/workspace" or path.startswith("/workspace/"):
         return True
+    if DRIVER_FILE.search(path):
+        return False
     return path not in mounts and path not in MACHINE_FILES and path not in MACHINE_DIRECTORIES
 
 

@@ -1,5 +1,6 @@
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,19 @@ def new_agent(plane: FakeControlPlane, tmp_path: Path) -> Iterator[AgentFactory]
     for agent in agents:
         if agent.process is not None:
             agent.kill_box()
+
+
+@contextmanager
+def running_box(folder: Path) -> Iterator[tuple[FakeControlPlane, AgentProcess]]:
+    """For test files whose tests leave the agent as they found it, and so can share one."""
+    control_plane = FakeControlPlane()
+    agent = AgentProcess(control_plane, make_root(folder / "box"), folder / "box.log", {})
+    try:
+        agent.start()
+        yield control_plane, agent
+    finally:
+        agent.kill_box()
+        control_plane.close()
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import itertools
 import json
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -60,6 +61,7 @@ class FakeControlPlane:
     """One machine's control plane. Public fields are what a test looks at or turns."""
 
     heartbeat_seconds: float = 0.05
+    tls: ssl.SSLContext | None = None
     token_sha256: str = ""
     epoch_is_stale: bool = False
     redeliver_ended: bool = False
@@ -83,7 +85,13 @@ class FakeControlPlane:
         handler = type("Handler", (_Handler,), {"plane": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        scheme = "http"
+        if self.tls is not None:
+            scheme = "https"
+            self._server.socket = self.tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
+        self.url = f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.05}
         )

@@ -1,5 +1,6 @@
 """Runs the real agent as a process against the fake control plane."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -104,7 +105,8 @@ class AgentProcess:
     def _kill_rest(self) -> bool:
         rest = self.own_processes()
         for pid in rest:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         return not rest
 
     def own_processes(self) -> list[int]:

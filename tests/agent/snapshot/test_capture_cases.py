@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -23,7 +24,9 @@ from tests.agent.snapshot.conftest import Bench, CountingStore
 needs_root = pytest.mark.skipif(not trees.IS_ROOT, reason="needs root")
 
 
-def on_read(monkeypatch: pytest.MonkeyPatch, path: Path, action: Callable[[], None], times: int) -> None:
+def on_read(
+    monkeypatch: pytest.MonkeyPatch, path: Path, action: Callable[[], None], times: int
+) -> None:
     """Call `action` after each of the first reads of a file, as a program that writes to it."""
     status = path.stat()
     original = os.preadv
@@ -49,7 +52,9 @@ def grow(path: Path) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("size", [1000, 3 << 20, 20 << 20], ids=["small", "chunk", "big"])
-def test_case_s17_a_file_that_changes_once_is_read_again_and_whole(bench: Bench, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def test_case_s17_a_file_that_changes_once_is_read_again_and_whole(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
     path = bench.make("pod") / "log"
     path.write_bytes(os.urandom(size))
     on_read(monkeypatch, path, grow(path), times=1)
@@ -62,14 +67,16 @@ def test_case_s17_a_file_that_changes_once_is_read_again_and_whole(bench: Bench,
 
 
 @pytest.mark.parametrize("size", [1000, 3 << 20, 20 << 20], ids=["small", "chunk", "big"])
-def test_case_s17_a_file_that_never_rests_is_marked_torn(bench: Bench, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def test_case_s17_a_file_that_never_rests_is_marked_torn(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
     path = bench.make("pod") / "log"
     path.write_bytes(os.urandom(size))
     (bench.tree("pod") / "calm").write_bytes(b"calm")
     on_read(monkeypatch, path, grow(path), times=1000)
     outcome = bench.capture("pod", "snap_1")
     assert outcome.summary.torn == ["log"]
-    root = load_root(bench.last_store, "snap_1")
+    root = load_root(CountingStore(bench.store_directory, "snap_1"), "snap_1")
     assert (root.torn, root.counts["torn"]) == (["log"], 1)
     monkeypatch.undo()
     bench.make("new")
@@ -79,7 +86,9 @@ def test_case_s17_a_file_that_never_rests_is_marked_torn(bench: Bench, monkeypat
 
 
 @pytest.mark.usefixtures("trusting")
-def test_a_torn_file_is_read_again_by_the_next_capture(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torn_file_is_read_again_by_the_next_capture(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = bench.make("pod") / "log"
     path.write_bytes(b"x" * 1000)
     on_read(monkeypatch, path, grow(path), times=1000)
@@ -88,7 +97,9 @@ def test_a_torn_file_is_read_again_by_the_next_capture(bench: Bench, monkeypatch
     assert bench.capture("pod", "snap_2", parent="snap_1").summary.torn == []
 
 
-def test_a_file_that_shrinks_to_nothing_is_captured(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_shrinks_to_nothing_is_captured(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = bench.make("pod") / "log"
     path.write_bytes(os.urandom(20 << 20))
     on_read(monkeypatch, path, lambda: os.truncate(path, 0), times=1)
@@ -129,14 +140,16 @@ def test_names_that_vanish_are_no_error(bench: Bench, monkeypatch: pytest.Monkey
 
 
 class _Listed(list):  # type: ignore[type-arg]
-    def __enter__(self) -> "_Listed":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         return None
 
 
-def test_what_cannot_be_read_is_reported_and_not_deleted_by_a_restore(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_read_is_reported_and_not_deleted_by_a_restore(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tree = bench.make("pod")
     (tree / "bad").write_bytes(b"unreadable")
     (tree / "good").write_bytes(b"good")
@@ -189,8 +202,8 @@ def test_mounts_inside_the_tree_are_not_captured_written_or_deleted(environment:
     (tree / "usr/tool").write_bytes(b"tool")
     elsewhere = bench.base / "elsewhere"
     elsewhere.mkdir()
-    (elsewhere / "file").write_bytes(b"of the machine")
-    (elsewhere / "data").write_bytes(b"of the machine")
+    for name in ("file", "data"):
+        (elsewhere / name).write_bytes(b"of the machine")
     # An older snapshot in which those places were ordinary, and full of other things.
     old = bench.make("older")
     (old / "mnt/vol ume/below").mkdir(parents=True)
@@ -215,9 +228,21 @@ def test_mounts_inside_the_tree_are_not_captured_written_or_deleted(environment:
     assert found == [b"", b"cache", b"etc", b"mnt", b"mnt/vol ume", b"usr", b"usr/tool"]
 
 
-def test_an_environment_leaves_out_the_volume_and_what_belongs_to_the_machine(environment: Bench) -> None:
+def test_an_environment_leaves_out_the_volume_and_what_belongs_to_the_machine(
+    environment: Bench,
+) -> None:
     tree = environment.make("pod")
-    for name in ("etc/hosts", "etc/app.conf", "tmp/x", "tmp/mine/y", "proc/1", "workspace/w", "opt/cache/z", "opt/a", ".podferry/state/s"):
+    for name in (
+        "etc/hosts",
+        "etc/app.conf",
+        "tmp/x",
+        "tmp/mine/y",
+        "proc/1",
+        "workspace/w",
+        "opt/cache/z",
+        "opt/a",
+        ".podferry/state/s",
+    ):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_bytes(name.encode())
     (tree / "tmp").chmod(0o1777)
@@ -225,7 +250,18 @@ def test_an_environment_leaves_out_the_volume_and_what_belongs_to_the_machine(en
     environment.make("new")
     environment.restore("new", "snap_1")
     found = sorted(trees.snapshot_of_disk(environment.tree("new")))
-    expected = [b"", b"etc", b"etc/app.conf", b"opt", b"opt/a", b"proc", b"tmp", b"tmp/mine", b"tmp/mine/y", b"workspace"]
+    expected = [
+        b"",
+        b"etc",
+        b"etc/app.conf",
+        b"opt",
+        b"opt/a",
+        b"proc",
+        b"tmp",
+        b"tmp/mine",
+        b"tmp/mine/y",
+        b"workspace",
+    ]
     assert found == expected
     assert (environment.tree("new") / "tmp").stat().st_mode & 0o7777 == 0o1777
 
@@ -244,7 +280,12 @@ def test_progress_is_reported_with_totals_at_the_end(bench: Bench) -> None:
     seen: list[Progress] = []
     bench.capture("pod", "snap_1", progress=seen.append)
     read = [p for p in seen if p.phase == "read"][-1]
-    assert (read.bytes_done, read.bytes_total, read.files_done, read.files_total) == (5000, 5000, 1, 1)
+    assert (read.bytes_done, read.bytes_total, read.files_done, read.files_total) == (
+        5000,
+        5000,
+        1,
+        1,
+    )
     assert [p.phase for p in seen if p.phase != "read"] == ["prepare", "publish"]
 
 

@@ -5,6 +5,7 @@ import random
 import shutil
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.agent.snapshot import trees
 from tests.agent.snapshot.conftest import Bench, CountingStore
 
 
-def killed_in(action: Callable[[Callable[[], None]], None]) -> bool:
+def killed_in(action: Callable[[Callable[[], None]], object]) -> bool:
     """Run an action in a child that dies of SIGKILL when it calls what it is given."""
     child = os.fork()
     if child == 0:
@@ -34,10 +35,10 @@ def fill_old(tree: Path, rng: random.Random) -> None:
         (tree / f"d{d}").mkdir(parents=True)
         for f in range(12):
             (tree / f"d{d}/f{f}").write_bytes(rng.randbytes(rng.choice([0, 10, 3000])))
-        os.symlink(f"f{d}", tree / f"d{d}/link")
+        (tree / f"d{d}/link").symlink_to(f"f{d}")
     (tree / "merged").mkdir()
     (tree / "merged/tool").write_bytes(b"tool")
-    os.symlink("merged", tree / "bin")
+    (tree / "bin").symlink_to("merged")
     (tree / "split").mkdir()
     (tree / "split/tool").write_bytes(b"split tool")
     os.link(tree / "d0/f1", tree / "d1/hard")
@@ -61,7 +62,7 @@ def change(tree: Path, rng: random.Random) -> None:
     (tree / "bin/tool").write_bytes(b"tool in a real bin")
     shutil.copytree(tree / "split", tree / "whole")
     shutil.rmtree(tree / "split")
-    os.symlink("whole", tree / "split")
+    (tree / "split").symlink_to("whole")
     os.mkfifo(tree / "fifo")
     (tree / "big").write_bytes(rng.randbytes(5 << 20))
 
@@ -69,7 +70,7 @@ def change(tree: Path, rng: random.Random) -> None:
 @pytest.fixture
 def two_systems(bench: Bench) -> Bench:
     """`snap_old` and `snap_new` of one tree, and machine `live` with the old one on it."""
-    rng = random.Random(7)  # noqa: S311
+    rng = random.Random(7)
     fill_old(bench.make("pod"), rng)
     bench.capture("pod", "snap_old")
     change(bench.tree("pod"), rng)
@@ -100,16 +101,20 @@ def killing_hooks(step: int, die: Callable[[], None]) -> RestoreHooks:
     return RestoreHooks(step=count)
 
 
-def test_a_restore_that_is_killed_at_any_step_and_run_again_ends_the_same(two_systems: Bench) -> None:
+def killed_restore(bench: Bench, step: int, die: Callable[[], None]) -> None:
+    bench.restore("live", "snap_new", hooks=killing_hooks(step, die))
+
+
+def test_a_restore_that_is_killed_at_any_step_and_run_again_ends_the_same(
+    two_systems: Bench,
+) -> None:
     bench = two_systems
     total = count_steps(bench)
-    rng = random.Random(11)  # noqa: S311
+    rng = random.Random(11)
     kills = 0
     for step in sorted({1, 2, total - 1, *rng.sample(range(3, total - 1), 9)}):
         for again in (step, rng.randrange(1, step + 1)):
-            kills += killed_in(
-                lambda die, n=again: bench.restore("live", "snap_new", hooks=killing_hooks(n, die))
-            )
+            kills += killed_in(partial(killed_restore, bench, again))
         bench.restore("live", "snap_new")
         assert bench.differences("pod", "live") == []
         assert not list(bench.tree("live").glob(".~pfr-*"))
@@ -131,7 +136,9 @@ def test_a_staged_file_is_not_fetched_again_after_a_kill(two_systems: Bench) -> 
 class DyingStore(CountingStore):
     """Dies before its n-th put."""
 
-    def __init__(self, directory: Path, snapshot_id: str, puts: int, die: Callable[[], None]) -> None:
+    def __init__(
+        self, directory: Path, snapshot_id: str, puts: int, die: Callable[[], None]
+    ) -> None:
         super().__init__(directory, snapshot_id)
         self._left = puts
         self._die = die
@@ -144,23 +151,25 @@ class DyingStore(CountingStore):
 
 
 def fill_packs(tree: Path) -> None:
-    rng = random.Random(3)  # noqa: S311
+    rng = random.Random(3)
     for number in range(10):
         (tree / f"f{number}").write_bytes(rng.randbytes(4 << 20))
 
 
 @pytest.mark.parametrize("same_id", [True, False], ids=["same-id", "new-id"])
-def test_a_capture_that_is_killed_leaves_no_snapshot_and_its_retry_is_whole(bench: Bench, same_id: bool) -> None:
+def test_a_capture_that_is_killed_leaves_no_snapshot_and_its_retry_is_whole(
+    bench: Bench, same_id: bool
+) -> None:
     tree = bench.make("pod")
     fill_packs(tree)
 
     def run(die: Callable[[], None]) -> None:
-        bench.capture("pod", "snap_1", store=DyingStore(bench.store_directory, "snap_1", 1, die))
+        bench.capture("pod", "snap_1", store=DyingStore(bench.store_directory, "snap_1", 4, die))
 
-    for _ in range(3):
-        assert killed_in(run)
-        with pytest.raises(ObjectNotFoundError):
-            CountingStore(bench.store_directory, "snap_1").get("snap_1", "root")
+    # Four uploads run at once: before a fifth begins, one was confirmed.
+    assert killed_in(run)
+    with pytest.raises(ObjectNotFoundError):
+        CountingStore(bench.store_directory, "snap_1").get("snap_1", "root")
     retry = "snap_1" if same_id else "snap_2"
     bench.capture("pod", retry)
     store = bench.last_store
@@ -174,14 +183,19 @@ def test_a_capture_that_is_killed_leaves_no_snapshot_and_its_retry_is_whole(benc
     assert bench.differences("pod", "new") == []
 
 
-def test_a_capture_killed_before_its_root_costs_the_next_one_nothing_that_the_parent_has(bench: Bench) -> None:
+def test_a_capture_killed_before_its_root_costs_the_next_one_nothing_that_the_parent_has(
+    bench: Bench,
+) -> None:
     tree = bench.make("pod")
     fill_packs(tree)
     bench.capture("pod", "snap_1")
     (tree / "more").write_bytes(b"more")
     assert killed_in(
         lambda die: bench.capture(
-            "pod", "snap_2", parent="snap_1", store=DyingStore(bench.store_directory, "snap_2", 2, die)
+            "pod",
+            "snap_2",
+            parent="snap_1",
+            store=DyingStore(bench.store_directory, "snap_2", 2, die),
         )
     )
     outcome = bench.capture("pod", "snap_3", parent="snap_1")
@@ -199,4 +213,7 @@ def test_a_killed_run_leaves_its_state_readable(bench: Bench) -> None:
     assert outcome.summary.new_bytes == 0
     bench.make("new")
     bench.restore("new", "snap_2")
-    assert trees.differing(trees.snapshot_of_disk(tree), trees.snapshot_of_disk(bench.tree("new"))) == []
+    assert (
+        trees.differing(trees.snapshot_of_disk(tree), trees.snapshot_of_disk(bench.tree("new")))
+        == []
+    )

@@ -74,7 +74,9 @@ def test_case_s1_a_missing_pack_names_itself_and_the_files_in_it(captured: Bench
 
 
 @pytest.mark.parametrize("position", [0, 5000, 1_000_000])
-def test_a_flipped_bit_in_a_pack_is_found_and_names_the_files(captured: Bench, position: int) -> None:
+def test_a_flipped_bit_in_a_pack_is_found_and_names_the_files(
+    captured: Bench, position: int
+) -> None:
     pack = objects(captured, "packs")[0]
     flip(pack, position)
     error = refused(captured, SnapshotCorruptError)
@@ -140,7 +142,9 @@ def test_damage_on_the_way_is_mended_by_a_second_try(captured: Bench) -> None:
     class Flaky(DirectoryStore):
         failures = 0
 
-        def get(self, snapshot_id: str, name: str, start: int = 0, length: int | None = None) -> bytes:
+        def get(
+            self, snapshot_id: str, name: str, start: int = 0, length: int | None = None
+        ) -> bytes:
             body = super().get(snapshot_id, name, start, length)
             if name.startswith("packs/") and not self.failures:
                 self.failures += 1

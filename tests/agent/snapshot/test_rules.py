@@ -12,32 +12,89 @@ from podferry_agent.snapshot.mounts import (
     swap_files,
 )
 
-MACHINE_FILES = """
-/proc/1/status /sys/kernel /dev/null /run/utmp /.podferry/state/x /.dockerenv /run/.containerenv
-/etc/hostname /etc/hosts /etc/resolv.conf /etc/mtab /etc/machine-id /var/lib/dbus/machine-id
-/etc/ssh/ssh_host_ed25519_key /root/.ssh/authorized_keys /home/ann/.ssh/authorized_keys
-/etc/ld.so.preload /etc/ld.so.conf.d/00-nvidia.conf /boot/vmlinuz /usr/lib/modules/6.1/x.ko
-/vmlinuz /initrd.img.old /etc/modprobe.d/x.conf /etc/fstab /etc/netplan/50.yaml /var/lib/cloud/x
-/var/lib/docker/overlay2/x /snap/core/1 /swapfile /var/log/wtmp /var/log/journal/x/y
-/root/onstart.sh /root/.vast_api_key /etc/instance.key /etc/rp_environment
-/workspace/data /usr/lib/x86_64-linux-gnu/libcuda.so.1 /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.1
-/usr/lib/aarch64-linux-gnu/libcuda.so /lib64/libnvidia-ptxjitcompiler.so.1 /usr/bin/nvidia-smi
-/usr/lib/x86_64-linux-gnu/vdpau/libvdpau_nvidia.so.1 /usr/local/nvidia/lib64/libcuda.so.1
-/usr/lib/x86_64-linux-gnu/libGLX_nvidia.so.0 /usr/lib/x86_64-linux-gnu/libEGL_nvidia.so.535.1
-/usr/bin/nvidia-cuda-mps-server /usr/share/nvidia/nvoptix.bin /lib/firmware/nvidia/x.bin
-/etc/vulkan/icd.d/nvidia_icd.json /etc/OpenCL/vendors/nvidia.icd
-/usr/share/glvnd/egl_vendor.d/10_nvidia.json
-""".split()
+MACHINE_FILES = [
+    "/proc/1/status",
+    "/sys/kernel",
+    "/dev/null",
+    "/run/utmp",
+    "/.podferry/state/x",
+    "/.dockerenv",
+    "/run/.containerenv",
+    "/etc/hostname",
+    "/etc/hosts",
+    "/etc/resolv.conf",
+    "/etc/mtab",
+    "/etc/machine-id",
+    "/var/lib/dbus/machine-id",
+    "/etc/ssh/ssh_host_ed25519_key",
+    "/root/.ssh/authorized_keys",
+    "/home/ann/.ssh/authorized_keys",
+    "/etc/ld.so.preload",
+    "/etc/ld.so.conf.d/00-nvidia.conf",
+    "/boot/vmlinuz",
+    "/usr/lib/modules/6.1/x.ko",
+    "/vmlinuz",
+    "/initrd.img.old",
+    "/etc/modprobe.d/x.conf",
+    "/etc/fstab",
+    "/etc/netplan/50.yaml",
+    "/var/lib/cloud/x",
+    "/var/lib/docker/overlay2/x",
+    "/snap/core/1",
+    "/swapfile",
+    "/var/log/wtmp",
+    "/var/log/journal/x/y",
+    "/root/onstart.sh",
+    "/root/.vast_api_key",
+    "/etc/instance.key",
+    "/etc/rp_environment",
+    "/workspace/data",
+    "/usr/lib/x86_64-linux-gnu/libcuda.so.1",
+    "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.1",
+    "/usr/lib/aarch64-linux-gnu/libcuda.so",
+    "/lib64/libnvidia-ptxjitcompiler.so.1",
+    "/usr/bin/nvidia-smi",
+    "/usr/lib/x86_64-linux-gnu/vdpau/libvdpau_nvidia.so.1",
+    "/usr/local/nvidia/lib64/libcuda.so.1",
+    "/usr/lib/x86_64-linux-gnu/libGLX_nvidia.so.0",
+    "/usr/lib/x86_64-linux-gnu/libEGL_nvidia.so.535.1",
+    "/usr/bin/nvidia-cuda-mps-server",
+    "/usr/share/nvidia/nvoptix.bin",
+    "/lib/firmware/nvidia/x.bin",
+    "/etc/vulkan/icd.d/nvidia_icd.json",
+    "/etc/OpenCL/vendors/nvidia.icd",
+    "/usr/share/glvnd/egl_vendor.d/10_nvidia.json",
+]
 
-POD_FILES = """
-/etc/passwd /etc/hosts.allow /etc/ssh/sshd_config /root/.bashrc /root/.ssh/id_ed25519 /root/.ssh/known_hosts
-/var/tmp/x /usr/local/cuda/compat/libcuda.so.1 /usr/local/cuda-12.4/targets/x86_64-linux/lib/stubs/libnvidia-ml.so
-/usr/local/cuda/lib64/stubs/libcuda.so /opt/app/libnvidia-ml.so.1 /usr/lib/python3/dist-packages/nvidia/libnvidia-x.so
-/opt/venv/lib/python3.11/site-packages/nvidia/cublas/lib/libcublas.so.12 /usr/bin/nvidia-settings2
-/usr/lib/x86_64-linux-gnu/libcudart.so.12 /usr/lib/x86_64-linux-gnu/libcudnn.so.8 /etc/modules.conf.d/x
-/var/lib/dpkg/status /home/ann/proc/x /data/dev/null /procedures /devices /bootstrap /tmpfiles
-/etc/environment /snapshots/x /var/run
-""".split()
+POD_FILES = [
+    "/etc/passwd",
+    "/etc/hosts.allow",
+    "/etc/ssh/sshd_config",
+    "/root/.bashrc",
+    "/root/.ssh/id_ed25519",
+    "/root/.ssh/known_hosts",
+    "/var/tmp/x",
+    "/usr/local/cuda/compat/libcuda.so.1",
+    "/usr/local/cuda-12.4/targets/x86_64-linux/lib/stubs/libnvidia-ml.so",
+    "/usr/local/cuda/lib64/stubs/libcuda.so",
+    "/opt/app/libnvidia-ml.so.1",
+    "/usr/lib/python3/dist-packages/nvidia/libnvidia-x.so",
+    "/opt/venv/lib/python3.11/site-packages/nvidia/cublas/lib/libcublas.so.12",
+    "/usr/bin/nvidia-settings2",
+    "/usr/lib/x86_64-linux-gnu/libcudart.so.12",
+    "/usr/lib/x86_64-linux-gnu/libcudnn.so.8",
+    "/etc/modules.conf.d/x",
+    "/var/lib/dpkg/status",
+    "/home/ann/proc/x",
+    "/data/dev/null",
+    "/procedures",
+    "/devices",
+    "/bootstrap",
+    "/tmpfiles",
+    "/etc/environment",
+    "/snapshots/x",
+    "/var/run",
+]
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +189,18 @@ def test_explain_names_the_rule_that_decides() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "exclude", "exclude ", "drop /x", "/x", "exclude /", "exclude /[a", "exclude /x\\", "exclude /[z-a]"]
+    "text",
+    [
+        "",
+        "exclude",
+        "exclude ",
+        "drop /x",
+        "/x",
+        "exclude /",
+        "exclude /[a",
+        "exclude /x\\",
+        "exclude /[z-a]",
+    ],
 )
 def test_a_rule_that_cannot_be_read_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(InvalidRuleError, match=r"rule|pattern") as caught:
@@ -157,8 +225,17 @@ MOUNTINFO = rb"""22 1 0:21 / / rw - overlay overlay rw
 def test_mount_points_are_read_with_their_escapes(tmp_path: Path) -> None:
     file = tmp_path / "mountinfo"
     file.write_bytes(MOUNTINFO)
-    assert parse_mountinfo(MOUNTINFO) >= {b"/mnt/with space\ttab", b"/mnt/back\\slash", b"/etc/hosts"}
-    assert mount_points_below(b"/", file) == {b"/proc", b"/etc/hosts", b"/mnt/with space\ttab", b"/mnt/back\\slash"}
+    assert parse_mountinfo(MOUNTINFO) >= {
+        b"/mnt/with space\ttab",
+        b"/mnt/back\\slash",
+        b"/etc/hosts",
+    }
+    assert mount_points_below(b"/", file) == {
+        b"/proc",
+        b"/etc/hosts",
+        b"/mnt/with space\ttab",
+        b"/mnt/back\\slash",
+    }
     assert mount_points_below(b"/mnt", file) == {b"/with space\ttab", b"/back\\slash"}
     assert mount_points_below(b"/mn", file) == set()
 
@@ -171,5 +248,7 @@ def test_without_proc_there_are_no_listed_mounts(tmp_path: Path) -> None:
 
 def test_swap_files_are_read(tmp_path: Path) -> None:
     file = tmp_path / "swaps"
-    file.write_bytes(b"Filename\tType\tSize\n/var/swap\\040file   file\t1\t0\t-2\n/dev/sda2 partition 1 0 -3\n")
+    file.write_bytes(
+        b"Filename\tType\tSize\n/var/swap\\040file   file\t1\t0\t-2\n/dev/sda2 partition 1 0 -3\n"
+    )
     assert swap_files(file) == {b"/var/swap file", b"/dev/sda2"}

@@ -106,7 +106,12 @@ def test_a_file_with_a_young_ctime_is_read_again(
     (tree / "young").write_bytes(b"x" * 100)
     reads: list[int] = []
     original = os.preadv
-    monkeypatch.setattr(os, "preadv", lambda fd, b, o: reads.append(fd) or original(fd, b, o))
+
+    def preadv(fd: int, buffers: list[memoryview], offset: int) -> int:
+        reads.append(fd)
+        return original(fd, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", preadv)
     monkeypatch.setattr("podferry_agent.snapshot.statestore.RACY_NS", 2_000_000_000)
     bench.capture("pod", "snap_1")
     reads.clear()

@@ -1,3 +1,5 @@
+# Names here are bytes, which pathlib does not take.
+# ruff: noqa: PTH101, PTH102, PTH108, PTH109, PTH123, PTH208, PTH211
 """Trees to capture, and an independent way to say if two trees are the same.
 
 `snapshot_of_disk` reads a tree with plain system calls and shares no code with the engine.
@@ -11,10 +13,13 @@ import os
 import socket
 import stat
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 IS_ROOT = os.geteuid() == 0
 KEY = bytes(range(32))
+Disk = dict[bytes, tuple[object, ...]]
+Inodes = dict[tuple[int, int], list[bytes]]
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -42,7 +47,7 @@ def inode_flags(fd: int) -> int:
         fcntl.ioctl(fd, 0x80086601, buffer)
     except OSError:
         return 0
-    return struct.unpack("=I", buffer[:4])[0] & 0x100F8
+    return int(struct.unpack("=I", buffer[:4])[0]) & 0x100F8
 
 
 def supports_flags(directory: Path) -> bool:
@@ -59,7 +64,7 @@ def supports_flags(directory: Path) -> bool:
     return True
 
 
-def make_torture(d: Path) -> None:
+def make_torture(d: Path) -> None:  # noqa: PLR0915 (a list)
     """Every awkward kind of name; what needs a privilege is left out without it."""
     d.mkdir(parents=True)
     b = os.fsencode(d) + b"/"
@@ -165,7 +170,7 @@ def _make_deep(b: bytes) -> None:
     os.close(fd)
 
 
-def _make_privileged(b: bytes, put) -> None:
+def _make_privileged(b: bytes, put: Callable[..., None]) -> None:
     put(b"mode0", b"x", 0)
     os.mknod(b + b"chr", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
     os.mknod(b + b"blk", 0o640 | stat.S_IFBLK, os.makedev(7, 9))
@@ -209,10 +214,10 @@ def _content(fd: int, size: int) -> str:
     return digest.hexdigest()
 
 
-def snapshot_of_disk(root: Path) -> dict[bytes, tuple]:
+def snapshot_of_disk(root: Path) -> Disk:
     """Everything about every name, read without the engine's code."""
-    found: dict[bytes, tuple] = {}
-    inodes: dict[tuple[int, int], list[bytes]] = {}
+    found: Disk = {}
+    inodes: Inodes = {}
     fd = os.open(root, os.O_RDONLY)
     try:
         found[b""] = _facts(fd, b".", os.fstat(fd))
@@ -220,12 +225,12 @@ def snapshot_of_disk(root: Path) -> dict[bytes, tuple]:
     finally:
         os.close(fd)
     for paths in inodes.values():
-        for path in paths:
-            found[path] = (*found[path], tuple(sorted(paths)))
+        names = tuple(sorted(paths))
+        found.update({path: (*found[path], names) for path in paths})
     return found
 
 
-def _collect(fd: int, prefix: bytes, found: dict, inodes: dict) -> None:
+def _collect(fd: int, prefix: bytes, found: Disk, inodes: Inodes) -> None:
     for name in map(os.fsencode, os.listdir(fd)):
         status = os.stat(name, dir_fd=fd, follow_symlinks=False)
         path = prefix + name
@@ -240,7 +245,7 @@ def _collect(fd: int, prefix: bytes, found: dict, inodes: dict) -> None:
                 os.close(inner)
 
 
-def _facts(fd: int, name: bytes, status: os.stat_result) -> tuple:
+def _facts(fd: int, name: bytes, status: os.stat_result) -> tuple[object, ...]:
     path = b"/proc/self/fd/%d/%s" % (fd, name)
     xattrs = {
         n: os.getxattr(path, n, follow_symlinks=False)
@@ -273,13 +278,13 @@ def _facts(fd: int, name: bytes, status: os.stat_result) -> tuple:
     )
 
 
-def differing(left: dict[bytes, tuple], right: dict[bytes, tuple]) -> list[str]:
+def differing(left: Disk, right: Disk) -> list[str]:
     """One line for each path that is not the same in both."""
-    lines = []
-    for path in sorted(left.keys() | right.keys()):
-        if left.get(path) != right.get(path):
-            lines.append(f"{path[-60:]!r}: {left.get(path)} != {right.get(path)}")
-    return lines
+    return [
+        f"{path[-60:]!r}: {left.get(path)} != {right.get(path)}"
+        for path in sorted(left.keys() | right.keys())
+        if left.get(path) != right.get(path)
+    ]
 
 
 def remove(root: Path) -> None:

@@ -51,6 +51,23 @@ def _is_alive(pid: int) -> bool:
     return False
 
 
+def test_sigkill_right_after_a_deployment_keeps_all_of_it(
+    data: Path, running: list[EmbeddedAWS], assembly: Path, http: urllib3.PoolManager
+) -> None:
+    server = start(data)
+    running.append(server)
+    deploy(assembly, server.endpoint, lambda _: None)
+    server.server.kill()
+
+    again = start(data)
+    running.append(again)
+    changes: list[str] = []
+    deploy(assembly, again.endpoint, changes.append)
+
+    assert [line.rpartition(": ")[2] for line in changes] == ["no change"] * 3
+    assert http.request("GET", f"{again.api_front}/open").status == 200
+
+
 def test_sigkill_keeps_state_and_leaves_no_process(
     data: Path, running: list[EmbeddedAWS], assembly: Path, http: urllib3.PoolManager
 ) -> None:
@@ -78,9 +95,6 @@ def test_sigkill_keeps_state_and_leaves_no_process(
     found = again.client("stepfunctions").describe_execution(executionArn=execution)
     assert (found["status"], found["error"]) == ("FAILED", "States.ServiceRestart")
     assert http.request("GET", f"{again.api_front}/open").status == 200
-    changes: list[str] = []
-    deploy(assembly, again.endpoint, changes.append)
-    assert [line.rpartition(": ")[2] for line in changes] == ["no change"] * 3
 
     worker = json.loads(http.request("GET", f"{again.api_front}/open").data)["pid"]
     assert again.stop() == 0

@@ -206,3 +206,8 @@ def test_a_refused_namespace_is_reported_with_the_kernels_reason(base, tmp_path)
         pytest.skip("root has subordinate ids here")
     with pytest.raises(BoxStartError, match=r"id maps refused.*subuid"):
         Box(spec).start()
+
+
+@needs_nesting
+def test_root_of_a_container_with_few_ids_gets_namespaces_too(base):
+    assert "isolation root" in run_ladder_nested(base, "true")

@@ -8,6 +8,7 @@ import pytest
 
 from local.boxes.spec import GPU
 from local.providers.billing import PerSecond, StartedHours
+from local.providers.catalog import VAST_MACHINES, PriceFileError, with_price_file
 from local.providers.instance import Instance, Phase
 
 P, L, R, S, O, G = (  # noqa: E741
@@ -137,3 +138,20 @@ def test_prices_and_stock_can_come_from_a_file(serve, tmp_path):
     assert fluence.cost(instance) == 2_000_000
     plans = [each["plan"]["name"] for each in fluence.call("GET", "/gpu/plans/").json]
     assert name not in plans
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("{", "prices.json"),
+        ('{"no such offer": {}}', "there are rtx-4090-sweden"),
+        ('{"rtx-3090-poland": {"colour": 1}}', "min_bid_micros"),
+        ('{"rtx-3090-poland": {"stock": -1}}', "whole numbers"),
+        ('{"rtx-3090-poland": {"micros_per_hour": 0.18}}', "whole numbers"),
+    ],
+)
+def test_a_bad_price_file_says_what_would_be_good(tmp_path, text, word):
+    prices = tmp_path / "prices.json"
+    prices.write_text(text)
+    with pytest.raises(PriceFileError, match=word):
+        with_price_file(VAST_MACHINES, prices)

@@ -7,8 +7,10 @@ import threading
 
 import pytest
 
+from tests.local.providers.client import ask, wait_for
 
-def test_a_page_in_a_browser_cannot_use_the_control_surface(fluence, ask):
+
+def test_a_page_in_a_browser_cannot_use_the_control_surface(fluence):
     for headers in ({"Origin": "http://evil.example"}, {"Host": "evil.example:80"}):
         answer = ask(fluence.url, "GET", "/_sim/state", headers=headers)
         assert answer.status == 403
@@ -27,13 +29,13 @@ def test_a_page_in_a_browser_cannot_use_the_control_surface(fluence, ask):
         ("POST", "balance", {"micros": "x"}, 400),
     ],
 )
-def test_bad_control_requests_are_refused(fluence, ask, method, path, body, status):
+def test_bad_control_requests_are_refused(fluence, method, path, body, status):
     answer = ask(fluence.url, method, f"/_sim/{path}", body)
     assert answer.status == status
     assert answer.json["error"]
 
 
-def test_bad_requests_for_an_instance_are_refused(fluence, ask):
+def test_bad_requests_for_an_instance_are_refused(fluence):
     instance = fluence.launch()
     where = f"/_sim/instances/{instance}"
     assert ask(fluence.url, "POST", where + "/reclaim", {"notice": "loud"}).status == 400
@@ -56,7 +58,7 @@ def test_the_state_tells_what_is_true_whatever_lists_say(fluence):
     assert state["box_pid"] > 1
 
 
-def test_a_public_port_reaches_the_port_in_the_box(fluence, wait_for):
+def test_a_public_port_reaches_the_port_in_the_box(fluence):
     with socket.create_server(("127.0.0.1", 0)) as free:
         inside = free.getsockname()[1]
     script = (

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from local.providers.faults import KINDS, FaultError, Faults
+from tests.local.providers.client import ask, wait_for
 
 
 def create(client, **settings):
@@ -22,7 +23,7 @@ def instances(client):
     return client.sim("GET", "state")["instances"]
 
 
-def test_case_p1_a_create_may_answer_500_although_the_box_exists(provider, wait_for):
+def test_case_p1_a_create_may_answer_500_although_the_box_exists(provider):
     provider.fault(create_500_but_exists=1)
     answer = create(provider)
     assert (answer.status, answer.body) == (500, b"Internal Server Error")
@@ -63,7 +64,7 @@ def test_there_may_be_no_capacity(fluence, vast):
     assert fluence.call("GET", "/gpu/plans/").json != []
 
 
-def test_boots_may_be_slow(provider, wait_for):
+def test_boots_may_be_slow(provider):
     provider.fault(slow_boot_seconds=0.6)
     started = time.monotonic()
     create(provider)
@@ -73,7 +74,7 @@ def test_boots_may_be_slow(provider, wait_for):
 
 
 @pytest.mark.parametrize(("value", "phase"), [(True, "provisioning"), ("pulling", "pulling")])
-def test_case_p4_a_boot_may_never_end_until_the_switch_is_cleared(provider, wait_for, value, phase):
+def test_case_p4_a_boot_may_never_end_until_the_switch_is_cleared(provider, value, phase):
     provider.fault(boot_never=value)
     create(provider)
     (made,) = instances(provider)
@@ -117,7 +118,7 @@ def test_case_p3_deletes_may_fail_and_the_box_lives_on(provider):
     assert not provider.state(made["id"])["box_is_alive"]
 
 
-def test_deletes_may_fail_for_a_while(provider, wait_for):
+def test_deletes_may_fail_for_a_while(provider):
     create(provider)
     (made,) = instances(provider)
     provider.wait_phase(made["id"], "running")
@@ -136,7 +137,7 @@ def test_a_delete_may_say_ok_while_the_box_stands(provider):
     assert provider.get(made["id"])["name" if "name" in provider.get(made["id"]) else "label"]
 
 
-def test_case_p9_a_new_instance_may_be_missing_from_lists_for_a_while(provider, wait_for):
+def test_case_p9_a_new_instance_may_be_missing_from_lists_for_a_while(provider):
     provider.fault(listing_lag_seconds=0.4)
     create(provider)
     assert provider.list_ids() == []
@@ -194,7 +195,7 @@ def test_a_key_may_be_revoked(fluence, vast):
     assert vast.call("POST", "/api/v0/bundles/", {}).status == 404
 
 
-def test_unknown_switches_and_values_are_refused_as_a_whole(fluence, ask):
+def test_unknown_switches_and_values_are_refused_as_a_whole(fluence):
     for body, word in (
         ({"offer_gone": 1, "no_such": 1}, "no_such"),
         ({"offer_gone": 1, "page_size": 1}, "page_size"),

@@ -7,6 +7,8 @@ from datetime import datetime
 
 import pytest
 
+from tests.local.providers.client import ask, wait_for
+
 KEYS_OF_AN_INSTANCE = {
     "id",
     "name",
@@ -25,7 +27,7 @@ KEYS_OF_AN_INSTANCE = {
 @pytest.mark.parametrize(
     "headers", [{}, {"X-API-KEY": "wrong"}, {"Authorization": "Bearer the-key"}]
 )
-def test_a_missing_or_wrong_key_is_refused(fluence, ask, headers):
+def test_a_missing_or_wrong_key_is_refused(fluence, headers):
     answer = ask(fluence.url, "GET", "/gpu/plans/", headers=headers)
     assert answer.status == 401
     assert isinstance(answer.json["detail"], str)
@@ -57,7 +59,7 @@ def test_a_path_without_its_slash_is_redirected_and_others_are_not_found(fluence
     assert fluence.call("PATCH", "/gpu/plans/").status == 405
 
 
-def test_a_container_goes_from_initialized_to_started(serve, wait_for):
+def test_a_container_goes_from_initialized_to_started(serve):
     fluence = serve("fluence", boot_seconds=0.8)
     instance = fluence.launch()
     first = fluence.get(instance)
@@ -142,7 +144,7 @@ def test_the_container_gets_the_environment_and_the_ssh_key(fluence):
     assert info["environment"] == variables
 
 
-def test_the_startup_command_is_the_entrypoint_and_its_output_is_the_log(fluence, wait_for):
+def test_the_startup_command_is_the_entrypoint_and_its_output_is_the_log(fluence):
     instance = fluence.launch(startup_command="echo one; echo two; exec sleep 1234")
     fluence.wait_phase(instance, "running")
     assert "1234" in fluence.exec(instance, "tr '\\0' ' ' < /proc/1/cmdline; :")
@@ -166,7 +168,7 @@ def test_a_container_whose_command_ends_is_active_but_not_started(fluence):
     assert fluence.delete(instance).status == 204
 
 
-def test_a_missing_image_is_active_but_never_started_and_events_say_why(fluence, wait_for):
+def test_a_missing_image_is_active_but_never_started_and_events_say_why(fluence):
     instance = fluence.launch(image="broken/nonexistent:1")
     wait_for(lambda: fluence.state(instance)["message"])
     shown = fluence.get(instance)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.providers.conftest import KEY, FluenceClient, VastClient, wait_for
+from tests.local.providers.client import KEY, FluenceClient, VastClient, wait_for
 
 _ROOT = Path(__file__).resolve().parents[3]
 CLIENTS = {"fluence": FluenceClient, "vastai": VastClient}
@@ -74,8 +74,10 @@ def wait_for_starts(client, instance: str, count: int) -> None:
     wait_for(lambda: client.exec(instance, "cat /root/starts || :") == "start\n" * count)
 
 
-@pytest.mark.parametrize("name", ["fluence", "vastai"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("fluence", signal.SIGKILL), ("vastai", signal.SIGKILL), ("vastai", signal.SIGTERM)],
+)
 def test_boxes_die_with_their_simulator_and_come_back_with_it(run, name, number):
     first = run(name)
     instance = launch_noting_starts(first.client)
@@ -149,10 +151,9 @@ def test_a_taken_port_is_refused(run):
         assert process.process.wait(10) == 2
 
 
-@pytest.mark.parametrize("text", ["{", '{"no such offer": {}}', '{"rtx-3090-poland": {"x": 1}}'])
-def test_a_bad_price_file_is_refused(run, tmp_path, text):
+def test_a_bad_price_file_is_refused(run, tmp_path):
     prices = tmp_path / "prices.json"
-    prices.write_text(text)
+    prices.write_text("{")
     assert run("vastai", "--price-file", str(prices)).process.wait(10) == 2
 
 

@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from tests.local.providers.client import wait_for
+
 NOTED = "trap 'echo warned > /root/warned; cat /root/warned' TERM; while :; do sleep 0.02; done"
 
 
@@ -25,7 +27,7 @@ def test_a_reclaim_without_notice_ends_the_box_at_once(provider):
     assert state["phase"] in ("gone", "stopped")
 
 
-def test_a_reclaim_with_notice_gives_the_seconds_it_says(provider, wait_for):
+def test_a_reclaim_with_notice_gives_the_seconds_it_says(provider):
     instance = noted(provider)
     provider.wait_phase(instance, "running")
     wait_for(lambda: provider.exec(instance, "grep -c -i sigcgt /proc/1/status"))

@@ -6,17 +6,19 @@ import json
 
 import pytest
 
+from tests.local.providers.client import ask, wait_for
+
 
 @pytest.mark.parametrize(
     "headers", [{}, {"Authorization": "Bearer wrong"}, {"X-API-KEY": "the-key"}]
 )
-def test_a_missing_or_wrong_key_is_refused(vast, ask, headers):
+def test_a_missing_or_wrong_key_is_refused(vast, headers):
     answer = ask(vast.url, "GET", "/api/v1/instances/", headers=headers)
     assert answer.status == 401
     assert answer.json == {"success": False, "error": "auth_error", "msg": "Invalid user key"}
 
 
-def test_searching_needs_no_key_and_says_404_to_a_wrong_one(vast, ask):
+def test_searching_needs_no_key_and_says_404_to_a_wrong_one(vast):
     assert ask(vast.url, "POST", "/api/v0/bundles/", {}).status == 200
     wrong = ask(vast.url, "POST", "/api/v0/bundles/", {}, {"Authorization": "Bearer wrong"})
     assert (wrong.status, wrong.json["error"]) == (404, "auth_error")
@@ -125,7 +127,7 @@ def test_stock_is_finite_and_comes_back(vast):
     assert len(vast.search(**wanted)) == 1
 
 
-def test_a_rental_goes_from_null_over_loading_to_running(serve, wait_for):
+def test_a_rental_goes_from_null_over_loading_to_running(serve):
     vast = serve("vastai", boot_seconds=0.6)
     instance = vast.launch(env={"PF": "x", "-p 8443:8443": "1", "-p 53:53/udp": "1"})
     first = vast.get(instance)
@@ -170,7 +172,7 @@ def test_args_follow_onstart_as_the_command(vast):
     assert "777" in vast.exec(instance, "tr '\\0' ' ' < /proc/1/cmdline")
 
 
-def test_ssh_types_run_the_onstart_script_and_wait_for_logins(vast, wait_for):
+def test_ssh_types_run_the_onstart_script_and_wait_for_logins(vast):
     instance = vast.launch(runtype="ssh_direct", onstart="echo started > /root/mark", args=[])
     vast.wait_phase(instance, "running")
     wait_for(lambda: vast.exec(instance, "cat /root/mark || :") == "started\n")
@@ -267,13 +269,13 @@ def test_a_bid_that_is_too_low_fails_and_leaves_a_stopped_instance(vast):
     assert vast.delete(instance).status == 200
 
 
-def test_a_missing_image_is_created_with_the_daemons_words(vast, wait_for):
+def test_a_missing_image_is_created_with_the_daemons_words(vast):
     instance = vast.launch(image="broken/nonexistent:1")
     wait_for(lambda: vast.get(instance)["actual_status"] == "created")
     assert "manifest unknown" in vast.get(instance)["status_msg"]
 
 
-def test_a_command_that_cannot_run_is_created_with_the_daemons_words(vast, wait_for):
+def test_a_command_that_cannot_run_is_created_with_the_daemons_words(vast):
     instance = vast.launch(onstart="/bin/nothing", args=[])
     wait_for(lambda: vast.get(instance)["actual_status"] == "created")
     assert "OCI runtime create failed" in vast.get(instance)["status_msg"]
@@ -360,7 +362,7 @@ def test_a_bad_list_query_is_400(vast, query):
     assert vast.page(**query).status == 400
 
 
-def test_logs_are_fetched_from_a_url_that_is_given(vast, ask, wait_for):
+def test_logs_are_fetched_from_a_url_that_is_given(vast):
     instance = vast.launch(args=["-c", "echo spoken; exec sleep infinity"])
     vast.wait_phase(instance, "running")
     path = f"/api/v0/instances/request_logs/{instance}"

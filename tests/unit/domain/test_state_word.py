@@ -53,7 +53,7 @@ OPERATION = Operation(
 )
 
 
-def test_promise_06_running_means_that_the_machine_is_ready_and_was_heard():
+def test_promise_06_running_means_that_the_machine_is_ready_and_was_heard() -> None:
     assert state_word(POD, MACHINE, PULSE, None, NOW) == StateWord.RUNNING
 
 
@@ -69,18 +69,18 @@ def test_promise_06_running_means_that_the_machine_is_ready_and_was_heard():
 )
 def test_promise_06_a_pod_whose_machine_is_not_usable_is_never_called_running(
     machine: Machine | None,
-):
+) -> None:
     assert state_word(POD, machine, PULSE, None, NOW) == StateWord.UNREACHABLE
 
 
-def test_promise_06_a_silent_machine_makes_its_pod_unreachable():
+def test_promise_06_a_silent_machine_makes_its_pod_unreachable() -> None:
     assert state_word(POD, MACHINE, PULSE, None, NOW + SILENCE) == StateWord.RUNNING
     late = NOW + SILENCE + SECOND
     assert state_word(POD, MACHINE, PULSE, None, late) == StateWord.UNREACHABLE
     assert state_word(POD, MACHINE, None, None, late) == StateWord.UNREACHABLE
 
 
-def test_a_machine_that_was_just_made_ready_has_time_to_beat():
+def test_a_machine_that_was_just_made_ready_has_time_to_beat() -> None:
     old = replace(PULSE, heard_at=NOW - timedelta(hours=1))
     assert state_word(POD, MACHINE, old, None, NOW + SECOND) == StateWord.RUNNING
     assert state_word(POD, MACHINE, None, None, NOW + SECOND) == StateWord.RUNNING
@@ -89,7 +89,7 @@ def test_a_machine_that_was_just_made_ready_has_time_to_beat():
 @pytest.mark.parametrize(
     "state", [s for s in PodState if s not in {PodState.RUNNING, PodState.DELETED}]
 )
-def test_other_states_are_shown_as_they_are(state: PodState):
+def test_other_states_are_shown_as_they_are(state: PodState) -> None:
     pod = replace(POD, state=state)
     assert state_word(pod, None, None, None, NOW) == StateWord(state.value)
 
@@ -97,7 +97,7 @@ def test_other_states_are_shown_as_they_are(state: PodState):
 @pytest.mark.parametrize(
     "state", [PodState.LAUNCHING, PodState.RESTORING, PodState.WAITING_FOR_CAPACITY]
 )
-def test_a_start_that_was_withdrawn_is_stopping(state: PodState):
+def test_a_start_that_was_withdrawn_is_stopping(state: PodState) -> None:
     pod = replace(POD, state=state)
     cancelled = replace(OPERATION, is_cancel_asked=True)
     assert state_word(pod, None, None, cancelled, NOW) == StateWord.STOPPING
@@ -105,7 +105,7 @@ def test_a_start_that_was_withdrawn_is_stopping(state: PodState):
     assert state_word(unwanted, None, None, OPERATION, NOW) == StateWord.STOPPING
 
 
-def test_between_the_halves_of_a_move_a_pod_is_launching():
+def test_between_the_halves_of_a_move_a_pod_is_launching() -> None:
     stopped = replace(POD, state=PodState.STOPPED, machine_id=None)
     move = replace(OPERATION, kind=OperationKind.MOVE)
     assert state_word(stopped, None, None, move, NOW) == StateWord.LAUNCHING
@@ -117,7 +117,7 @@ def test_between_the_halves_of_a_move_a_pod_is_launching():
         assert state_word(stopped, None, None, over, NOW) == StateWord.STOPPED
 
 
-def test_a_pod_that_is_to_go_is_deleting_until_it_is_deleted():
+def test_a_pod_that_is_to_go_is_deleting_until_it_is_deleted() -> None:
     going = replace(POD, state=PodState.STOPPED, desired=Desired.DELETED)
     assert state_word(going, None, None, None, NOW) == StateWord.DELETING
     gone = replace(going, state=PodState.DELETED)

@@ -17,7 +17,9 @@ class ListedCloud:
 
     traits = TRAITS
 
-    def __init__(self, name: str, offers: list[Offer], failure: PodferryError | None = None) -> None:
+    def __init__(
+        self, name: str, offers: list[Offer], failure: PodferryError | None = None
+    ) -> None:
         self.name = name
         self.offers = offers
         self.failure = failure

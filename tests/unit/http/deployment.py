@@ -9,6 +9,8 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
 from podferry.adapters.memory.objects import MemoryBundle, MemoryObjects
 from podferry.adapters.memory.store import MemoryStore
 from podferry.adapters.memory.surroundings import (
@@ -73,22 +75,23 @@ class Reply:
         return str(self.json["code"])
 
 
-class Context:
+class Context(LambdaContext):
     """What a function is called with."""
 
-    aws_request_id = "11111111-2222-3333-4444-555555555555"
-
     def __init__(self, seconds: float = 29.0) -> None:
+        self._aws_request_id = "11111111-2222-3333-4444-555555555555"
         self.seconds = seconds
 
-    def get_remaining_time_in_millis(self) -> int:
+    def get_remaining_time_in_millis(self) -> int:  # type: ignore[override]  # theirs is static
         return int(self.seconds * 1000)
 
 
 @cache
 def handler_of(name: str) -> ModuleType:
     """The function's handler module, loaded from its file as the runtime does it."""
-    spec = importlib.util.spec_from_file_location(f"{name}_handler", FUNCTIONS / name / "handler.py")
+    spec = importlib.util.spec_from_file_location(
+        f"{name}_handler", FUNCTIONS / name / "handler.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -199,7 +202,12 @@ def an_event(
         "requestContext": {
             "requestId": "req-1",
             "stage": "$default",
-            "http": {"method": method, "path": path, "protocol": "HTTP/1.1", "sourceIp": "10.0.0.1"},
+            "http": {
+                "method": method,
+                "path": path,
+                "protocol": "HTTP/1.1",
+                "sourceIp": "10.0.0.1",
+            },
         },
         "isBase64Encoded": False,
     }

@@ -23,6 +23,7 @@ from tests.unit.http.running import (
     put_on_machine,
 )
 
+
 class Agent:
     """Speaks for the machine of a pod."""
 
@@ -53,9 +54,7 @@ def agent(user: User) -> Agent:
 @pytest.fixture
 def booting(user: User) -> Agent:
     pod_id = a_stopped_pod(user)
-    machine = put_on_machine(
-        user.deployment, pod_id, MachineState.PROVISIONING, PodState.LAUNCHING
-    )
+    machine = put_on_machine(user.deployment, pod_id, MachineState.PROVISIONING, PodState.LAUNCHING)
     return Agent(user.deployment, machine)
 
 
@@ -64,7 +63,7 @@ def pod_of(agent: Agent) -> Pod:
     return store.get(Pod, store.get(Machine, agent.machine_id).pod_id)
 
 
-def test_an_agent_registers_and_beats_with_the_token_it_made(booting: Agent):
+def test_an_agent_registers_and_beats_with_the_token_it_made(booting: Agent) -> None:
     reply = booting.register()
     assert reply.status == 200
     assert reply.json == {
@@ -78,43 +77,45 @@ def test_an_agent_registers_and_beats_with_the_token_it_made(booting: Agent):
     assert facts["gpus"][0]["name"] == "NVIDIA GeForce RTX 4090"
 
 
-def test_a_lost_answer_to_a_registration_can_be_asked_for_again(booting: Agent):
+def test_a_lost_answer_to_a_registration_can_be_asked_for_again(booting: Agent) -> None:
     assert booting.register().json == booting.register().json
 
 
-def test_a_second_process_cannot_register_the_same_machine(booting: Agent):
+def test_a_second_process_cannot_register_the_same_machine(booting: Agent) -> None:
     booting.register()
     reply = booting.register("x" * 43)
     assert (reply.status, reply.code) == (409, "already_registered")
 
 
-def test_a_box_that_tells_little_of_itself_can_register(booting: Agent):
+def test_a_box_that_tells_little_of_itself_can_register(booting: Agent) -> None:
     body = message("register.request.unknown_facts")
     body |= {"machine_id": booting.machine_id, "token_sha256": "0" * 64}
     assert booting.post("register", body, boot_token(booting.machine_id)).status == 200
 
 
-def test_promise_05_a_machine_that_was_replaced_is_told_to_end_itself(user: User, agent: Agent):
+def test_promise_05_a_machine_that_was_replaced_is_told_to_end_itself(
+    user: User, agent: Agent
+) -> None:
     pod = pod_of(agent)
     put_on_machine(agent.deployment, pod.id, MachineState.PROVISIONING, PodState.LAUNCHING)
     reply = agent.beat()
     assert (reply.status, reply.code) == (403, "epoch_stale")
 
 
-def test_a_beat_keeps_what_was_measured(agent: Agent):
+def test_a_beat_keeps_what_was_measured(agent: Agent) -> None:
     assert agent.beat().status == 200
     pulse = agent.deployment.ports.store.get(Pulse, agent.machine_id)
     assert pulse.workload["state"] == "serving"
     assert pulse.metrics["gpus"][0]["utilization_percent"] == 37
 
 
-def test_a_box_that_measures_nothing_can_beat(agent: Agent):
+def test_a_box_that_measures_nothing_can_beat(agent: Agent) -> None:
     assert agent.post("heartbeat", message("heartbeat.request.nothing_known")).status == 200
 
 
 def test_a_command_goes_down_with_a_beat_and_its_end_comes_up_with_another(
     user: User, agent: Agent
-):
+) -> None:
     pod_id = pod_of(agent).id
     asked = user.post(f"/v1/pods/{pod_id}/exec", {"argv": ["id"], "timeout_seconds": 9}).json
     [command] = agent.beat().json["commands"]
@@ -143,7 +144,7 @@ def test_a_command_goes_down_with_a_beat_and_its_end_comes_up_with_another(
     assert [(c["stream"], c["sequence"]) for c in seen["output"]] == [("stderr", 0)]
 
 
-def test_progress_is_kept_with_the_command(user: User, agent: Agent):
+def test_progress_is_kept_with_the_command(user: User, agent: Agent) -> None:
     asked = user.post(f"/v1/pods/{pod_of(agent).id}/exec", {"script": "id"}).json
     progress = message("heartbeat.request")["commands"][0]["progress"]
     agent.beat({"id": asked["id"], "state": "running", "progress": progress})
@@ -154,7 +155,7 @@ def test_progress_is_kept_with_the_command(user: User, agent: Agent):
     )
 
 
-def test_promise_11_an_upload_is_for_one_object_of_ones_own_open_snapshot(agent: Agent):
+def test_promise_11_an_upload_is_for_one_object_of_ones_own_open_snapshot(agent: Agent) -> None:
     snapshot = an_open_snapshot(agent.deployment, pod_of(agent).id)
     body = {**message("uploads.request"), "snapshot_id": snapshot.id}
     uploads = agent.post("uploads", body).json["uploads"]
@@ -167,14 +168,14 @@ def test_promise_11_an_upload_is_for_one_object_of_ones_own_open_snapshot(agent:
 @pytest.mark.parametrize(
     "name", ["../root", "packs/../x", "packs/" + "0" * 63, "pages/" + "A" * 64, "other"]
 )
-def test_an_object_has_one_of_our_names(agent: Agent, name: str):
+def test_an_object_has_one_of_our_names(agent: Agent, name: str) -> None:
     snapshot = an_open_snapshot(agent.deployment, pod_of(agent).id)
     one = {"name": name, "size": 1, "sha256": "0" * 64}
     body = {"snapshot_id": snapshot.id, "attempt_id": "att_1", "objects": [one]}
     assert agent.post("uploads", body).code == "invalid_request"
 
 
-def test_a_finished_capture_is_noted_once_and_may_be_handed_in_again(agent: Agent):
+def test_a_finished_capture_is_noted_once_and_may_be_handed_in_again(agent: Agent) -> None:
     snapshot = an_open_snapshot(agent.deployment, pod_of(agent).id)
     body = {**message("commit.request"), "snapshot_id": snapshot.id}
     assert [agent.post("commit", body).json for _ in range(2)] == [{}, {}]
@@ -185,10 +186,13 @@ def test_a_finished_capture_is_noted_once_and_may_be_handed_in_again(agent: Agen
     assert agent.post("commit", other).code == "wrong_state"
 
 
-def test_a_capture_with_thousands_of_warnings_is_not_refused(agent: Agent):
+def test_a_capture_with_thousands_of_warnings_is_not_refused(agent: Agent) -> None:
     snapshot = an_open_snapshot(agent.deployment, pod_of(agent).id)
     body = {**message("commit.request"), "snapshot_id": snapshot.id}
-    body["summary"] = {**body["summary"], "torn": [f"/workspace/{'x' * 4000}/{i}" for i in range(300)]}
+    body["summary"] = {
+        **body["summary"],
+        "torn": [f"/workspace/{'x' * 4000}/{i}" for i in range(300)],
+    }
     assert agent.post("commit", body).status == 200
     torn = agent.deployment.ports.store.get(Snapshot, snapshot.id).summary["torn"]
     assert len(torn) == 100
@@ -196,7 +200,7 @@ def test_a_capture_with_thousands_of_warnings_is_not_refused(agent: Agent):
     assert torn[7].endswith("xxx/7")
 
 
-def test_the_root_of_a_committed_snapshot_can_be_downloaded(agent: Agent):
+def test_the_root_of_a_committed_snapshot_can_be_downloaded(agent: Agent) -> None:
     deployment = agent.deployment
     snapshot = commit_snapshot(deployment, an_open_snapshot(deployment, pod_of(agent).id))
     key = object_key(snapshot.account_id, snapshot.id, "root")
@@ -208,14 +212,14 @@ def test_the_root_of_a_committed_snapshot_can_be_downloaded(agent: Agent):
     assert deployment.ports.objects.serve(one["url"]) == (200, b"{}")
 
 
-def test_a_snapshot_that_is_not_committed_cannot_be_read(agent: Agent):
+def test_a_snapshot_that_is_not_committed_cannot_be_read(agent: Agent) -> None:
     snapshot = an_open_snapshot(agent.deployment, pod_of(agent).id)
     wanted = {"snapshot_id": snapshot.id, "name": "root"}
     reply = agent.post("downloads", {"snapshot_id": snapshot.id, "objects": [wanted]})
     assert (reply.status, reply.code) == (404, "not_found")
 
 
-def test_fields_that_a_newer_agent_sends_are_left_out(agent: Agent):
+def test_fields_that_a_newer_agent_sends_are_left_out(agent: Agent) -> None:
     body = message("heartbeat.request")
     body["mood"] = "fine"
     body["metrics"]["humidity"] = 0.4
@@ -233,19 +237,27 @@ def test_fields_that_a_newer_agent_sends_are_left_out(agent: Agent):
         ("heartbeat", {"commands": [{"id": "x", "state": "done"}]}, "/commands/0/state"),
         ("uploads", {"objects": []}, "/objects"),
         ("uploads", {"objects": [{"name": "root", "size": 1, "sha256": "x"}]}, "/objects/0/sha256"),
-        ("output", {"chunks": [{"sequence": 0, "stream": "stdin", "data": ""}]}, "/chunks/0/stream"),
-        ("output", {"chunks": [{"sequence": 0, "stream": "stdout", "data": "?"}]}, "/chunks/0/data"),
+        (
+            "output",
+            {"chunks": [{"sequence": 0, "stream": "stdin", "data": ""}]},
+            "/chunks/0/stream",
+        ),
+        (
+            "output",
+            {"chunks": [{"sequence": 0, "stream": "stdout", "data": "?"}]},
+            "/chunks/0/data",
+        ),
         ("commit", {"root": None}, "/root"),
     ],
 )
 def test_what_no_agent_of_ours_sends_is_refused(
     agent: Agent, path: str, change: dict[str, Any], where: str
-):
+) -> None:
     reply = agent.post(path, {**message(f"{path}.request"), **change})
     assert (reply.status, reply.json["errors"][0]["where"]) == (400, where)
 
 
-def test_a_result_that_is_too_long_is_cut_to_what_a_row_holds(user: User, agent: Agent):
+def test_a_result_that_is_too_long_is_cut_to_what_a_row_holds(user: User, agent: Agent) -> None:
     asked = user.post(f"/v1/pods/{pod_of(agent).id}/exec", {"script": "id"}).json
     result = {"exit_code": 0, "notes": ["y" * 10_000] * 200}
     agent.beat({"id": asked["id"], "state": "succeeded", "result": result})
@@ -254,6 +266,6 @@ def test_a_result_that_is_too_long_is_cut_to_what_a_row_holds(user: User, agent:
     assert len(stored["notes"][0]) == 160
 
 
-def test_an_absurd_number_in_a_result_is_refused(agent: Agent):
+def test_an_absurd_number_in_a_result_is_refused(agent: Agent) -> None:
     reply = agent.beat({"id": "cmd_1", "state": "succeeded", "result": {"n": 10**40}})
     assert (reply.status, reply.code) == (400, "invalid_request")

@@ -34,50 +34,50 @@ def problems(reply: Reply) -> dict[str, str]:
         ('{"a": ' + "9" * 5000 + "}", "too many digits"),
     ],
 )
-def test_a_body_that_is_not_one_json_object_is_refused(user: User, body: str, problem: str):
+def test_a_body_that_is_not_one_json_object_is_refused(user: User, body: str, problem: str) -> None:
     found = problems(user.post("/v1/pods", body))
     assert problem in found["body"]
 
 
-def test_a_body_of_another_type_is_refused(user: User):
+def test_a_body_of_another_type_is_refused(user: User) -> None:
     for content_type in ("text/plain", "application/xml", "", "application/json; charset=latin-1"):
         reply = user.post("/v1/pods", NEW, headers={"Content-Type": content_type})
         assert (reply.status, reply.code) == (415, "unsupported_media_type")
 
 
-def test_json_may_say_that_it_is_utf_8(user: User):
+def test_json_may_say_that_it_is_utf_8(user: User) -> None:
     headers = {"Content-Type": "application/json; charset=UTF-8"}
     assert user.post("/v1/pods", NEW, headers=headers).status == 202
 
 
-def test_a_body_that_is_too_large_is_refused(user: User):
+def test_a_body_that_is_too_large_is_refused(user: User) -> None:
     body = json.dumps({"name": "x" * USER_BODY_BYTES})
     reply = user.post("/v1/pods", body)
     assert (reply.status, reply.code) == (413, "body_too_large")
     assert str(USER_BODY_BYTES) in reply.json["detail"]
 
 
-def test_a_body_that_the_gateway_encoded_is_read(user: User):
+def test_a_body_that_the_gateway_encoded_is_read(user: User) -> None:
     assert send_bytes(user, json.dumps(NEW).encode()).status == 202
 
 
-def test_bytes_that_are_not_utf_8_are_refused(user: User):
+def test_bytes_that_are_not_utf_8_are_refused(user: User) -> None:
     found = problems(send_bytes(user, b'{"name": "\xff"}'))
     assert "UTF-8" in found["body"]
 
 
-def test_a_body_that_is_not_the_base64_it_is_said_to_be_is_refused(user: User):
+def test_a_body_that_is_not_the_base64_it_is_said_to_be_is_refused(user: User) -> None:
     event = an_event("POST", "/v1/pods", "%%%")
     event["isBase64Encoded"] = True
     event["headers"]["authorization"] = f"Bearer {user.token}"
     assert "whole" in problems(user.deployment.send(event))["body"]
 
 
-def test_half_a_surrogate_pair_is_no_text(user: User):
+def test_half_a_surrogate_pair_is_no_text(user: User) -> None:
     assert "/name" in problems(user.post("/v1/pods", '{"name": "\\ud800", "spec": {"image": "a"}}'))
 
 
-def test_a_missing_body_is_an_empty_one(user: User):
+def test_a_missing_body_is_an_empty_one(user: User) -> None:
     found = problems(user.post("/v1/pods"))
     assert found == {"/name": "is required", "/spec": "is required"}
 
@@ -131,12 +131,12 @@ def needs(**changes: Any) -> dict[str, Any]:
         ({**NEW, "a/b~c": 1}, "/a~1b~0c"),
     ],
 )
-def test_a_field_beyond_its_limits_is_named(user: User, body: dict[str, Any], where: str):
+def test_a_field_beyond_its_limits_is_named(user: User, body: dict[str, Any], where: str) -> None:
     assert list(problems(user.post("/v1/pods", body))) == [where]
     assert user.get("/v1/pods").json["data"] == []
 
 
-def test_the_largest_pod_that_is_allowed_can_be_stored(user: User):
+def test_the_largest_pod_that_is_allowed_can_be_stored(user: User) -> None:
     body = spec(
         startup_script="x" * 65536,
         on_stop_script="y" * 65536,
@@ -147,14 +147,14 @@ def test_the_largest_pod_that_is_allowed_can_be_stored(user: User):
     assert user.post("/v1/pods", body, headers={"Idempotency-Key": "big"}).text == reply.text
 
 
-def test_values_are_never_repeated_in_a_problem(user: User):
+def test_values_are_never_repeated_in_a_problem(user: User) -> None:
     body = spec(environment={"TOKEN": "s3cret" + "x" * 4097}, startup_script={"s3cret": 1})
     reply = user.post("/v1/pods", body)
     assert reply.status == 400
     assert "s3cret" not in reply.text
 
 
-def test_many_problems_are_counted_and_the_first_are_listed(user: User):
+def test_many_problems_are_counted_and_the_first_are_listed(user: User) -> None:
     body = {**NEW, **{f"unknown{i}": 1 for i in range(50)}}
     reply = user.post("/v1/pods", body)
     assert "50 problems" in reply.json["detail"]
@@ -172,16 +172,22 @@ def test_many_problems_are_counted_and_the_first_are_listed(user: User):
         ({"limti": 5}, "query limti"),
     ],
 )
-def test_query_parameters_are_checked_as_strictly(user: User, query: dict[str, Any], where: str):
+def test_query_parameters_are_checked_as_strictly(
+    user: User, query: dict[str, Any], where: str
+) -> None:
     assert list(problems(user.get("/v1/pods", query=query))) == [where]
 
 
-def test_a_cursor_that_was_not_given_out_is_refused(user: User):
+def test_a_cursor_that_was_not_given_out_is_refused(user: User) -> None:
     assert user.get("/v1/pods", query={"cursor": "AAAA"}).code == "invalid_request"
 
 
-def test_a_body_on_a_request_that_takes_none_must_be_json_too(user: User):
-    assert user.deployment.call("GET", "/v1/pods", {"a": 1}, token=user.token).status == 200
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_a_body_on_a_request_that_takes_none_means_nothing(user: User, method: str) -> None:
+    path = f"/v1/pods/{user.post('/v1/pods', {**NEW, 'start': False}).json['id']}"
+    headers = {"Content-Type": "multipart/form-data"}
+    reply = user.deployment.call(method, path, "no json", token=user.token, headers=headers)
+    assert reply.status in {200, 204}
 
 
 def send_bytes(user: User, body: bytes) -> Reply:
@@ -189,3 +195,8 @@ def send_bytes(user: User, body: bytes) -> Reply:
     event["isBase64Encoded"] = True
     event["headers"]["authorization"] = f"Bearer {user.token}"
     return user.deployment.send(event)
+
+
+def test_a_whole_number_may_be_written_with_a_point(user: User) -> None:
+    reply = user.post("/v1/pods", '{"name": "a", "spec": {"image": "a", "ports": [80.0]}}')
+    assert reply.json["spec"]["ports"] == [80]

@@ -19,7 +19,7 @@ def pods_of(user: User) -> list[str]:
     return [pod["id"] for pod in user.get("/v1/pods").json["data"]]
 
 
-def test_promise_10_the_same_key_twice_is_one_pod_and_one_answer(user: User):
+def test_promise_10_the_same_key_twice_is_one_pod_and_one_answer(user: User) -> None:
     first = user.post("/v1/pods", NEW, headers=KEY)
     second = user.post("/v1/pods", NEW, headers=KEY)
     assert (second.status, second.text) == (first.status, first.text)
@@ -30,21 +30,21 @@ def test_promise_10_the_same_key_twice_is_one_pod_and_one_answer(user: User):
     assert len(user.deployment.ports.workflows.starts) == 1
 
 
-def test_a_start_with_the_same_key_does_not_complain_that_the_pod_is_started(user: User):
+def test_a_start_with_the_same_key_does_not_complain_that_the_pod_is_started(user: User) -> None:
     pod_id = a_stopped_pod(user)
     replies = [user.post(f"/v1/pods/{pod_id}/start", headers=KEY) for _ in range(3)]
     assert {reply.status for reply in replies} == {202}
     assert len({reply.json["id"] for reply in replies}) == 1
 
 
-def test_the_same_key_with_another_body_is_refused(user: User):
+def test_the_same_key_with_another_body_is_refused(user: User) -> None:
     user.post("/v1/pods", NEW, headers=KEY)
     reply = user.post("/v1/pods", {**NEW, "name": "other"}, headers=KEY)
     assert (reply.status, reply.code) == (422, "idempotency_key_reused")
     assert len(pods_of(user)) == 1
 
 
-def test_a_refused_request_leaves_its_key_free(user: User):
+def test_a_refused_request_leaves_its_key_free(user: User) -> None:
     pod_id = user.post("/v1/pods", NEW).json["id"]
     operation_id = user.get(f"/v1/pods/{pod_id}").json["operation"]["id"]
     assert user.post(f"/v1/pods/{pod_id}/stop", headers=KEY).status == 409
@@ -52,13 +52,13 @@ def test_a_refused_request_leaves_its_key_free(user: User):
     assert user.post(f"/v1/pods/{pod_id}/stop", headers=KEY).status == 409
 
 
-def test_keys_of_other_accounts_are_other_keys(deployment: Deployment, user: User):
+def test_keys_of_other_accounts_are_other_keys(deployment: Deployment, user: User) -> None:
     stranger = deployment.an_account("stranger")
     replies = [someone.post("/v1/pods", NEW, headers=KEY) for someone in (user, stranger)]
     assert replies[0].json["id"] != replies[1].json["id"]
 
 
-def test_a_key_is_free_again_after_a_day(user: User):
+def test_a_key_is_free_again_after_a_day(user: User) -> None:
     first = user.post("/v1/pods", NEW, headers=KEY)
     user.deployment.ports.clock.advance(timedelta(hours=24))
     second = user.post("/v1/pods", NEW, headers=KEY)
@@ -67,12 +67,12 @@ def test_a_key_is_free_again_after_a_day(user: User):
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "tab\there", "naïve"])
-def test_a_key_has_1_to_255_printable_characters(user: User, key: str):
+def test_a_key_has_1_to_255_printable_characters(user: User, key: str) -> None:
     reply = user.post("/v1/pods", NEW, headers={"Idempotency-Key": key})
     assert (reply.status, reply.json["errors"][0]["where"]) == (400, "header Idempotency-Key")
 
 
-def test_a_key_is_shown_once_and_never_stored(user: User):
+def test_a_key_is_shown_once_and_never_stored(user: User) -> None:
     body = {"name": "ci", "scopes": ["pods:read"]}
     first = user.post("/v1/keys", body, headers=KEY)
     second = user.post("/v1/keys", body, headers=KEY)
@@ -81,7 +81,7 @@ def test_a_key_is_shown_once_and_never_stored(user: User):
     assert first.json["token"] not in str(user.deployment.ports.store.__dict__)
 
 
-def test_an_accounts_first_key_is_not_stored_either(deployment: Deployment):
+def test_an_accounts_first_key_is_not_stored_either(deployment: Deployment) -> None:
     replies = [
         deployment.call("POST", "/v1/accounts", {"name": "a"}, token=OPERATOR, headers=KEY)
         for _ in range(2)
@@ -90,7 +90,7 @@ def test_an_accounts_first_key_is_not_stored_either(deployment: Deployment):
     assert replies[0].json["token"] not in str(deployment.ports.store.__dict__)
 
 
-def test_while_the_first_request_is_at_work_the_second_is_told_to_ask_again(user: User):
+def test_while_the_first_request_is_at_work_the_second_is_told_to_ask_again(user: User) -> None:
     refuse_to_store_answers(user.deployment)
     first = user.post("/v1/pods", NEW, headers=KEY)
     second = user.post("/v1/pods", NEW, headers=KEY)
@@ -100,7 +100,7 @@ def test_while_the_first_request_is_at_work_the_second_is_told_to_ask_again(user
     assert int(second.headers["Retry-After"]) >= 1
 
 
-def test_an_answer_that_was_lost_is_called_lost_and_not_repeated(user: User):
+def test_an_answer_that_was_lost_is_called_lost_and_not_repeated(user: User) -> None:
     refuse_to_store_answers(user.deployment)
     user.post("/v1/pods", NEW, headers=KEY)
     user.deployment.ports.clock.advance(timedelta(seconds=61))
@@ -110,7 +110,7 @@ def test_an_answer_that_was_lost_is_called_lost_and_not_repeated(user: User):
     assert len(pods_of(user)) == 1
 
 
-def test_a_request_without_a_key_takes_effect_each_time(user: User):
+def test_a_request_without_a_key_takes_effect_each_time(user: User) -> None:
     ids = {user.post("/v1/pods", NEW).json["id"] for _ in range(2)}
     assert len(ids) == 2
     assert all(user.deployment.ports.store.find(Pod, pod_id) for pod_id in ids)

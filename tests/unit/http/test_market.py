@@ -13,7 +13,7 @@ def a_user(*clouds: ListedCloud) -> User:
     return Deployment(MemoryPorts(ListedClouds(list(clouds)))).an_account()
 
 
-def test_offers_of_all_providers_come_cheapest_first():
+def test_offers_of_all_providers_come_cheapest_first() -> None:
     user = a_user(
         ListedCloud("fluence", [an_offer("fluence", 400_000)]),
         ListedCloud("vastai", [an_offer("vastai", 500_000), an_offer("vastai", 300_000)]),
@@ -27,7 +27,7 @@ def test_offers_of_all_providers_come_cheapest_first():
     assert (listed["next_cursor"], listed["silent_providers"]) == (None, [])
 
 
-def test_offers_are_filtered_and_what_was_ruled_out_is_counted():
+def test_offers_are_filtered_and_what_was_ruled_out_is_counted() -> None:
     offers = [an_offer(price=1, gpu="H100"), an_offer(price=2), an_offer(price=3)]
     user = a_user(ListedCloud("vastai", offers))
     query = {"gpu_names": ["RTX 4090", "A100"], "max_price_microusd_per_hour": 2, "limit": 1}
@@ -36,13 +36,13 @@ def test_offers_are_filtered_and_what_was_ruled_out_is_counted():
     assert listed["ruled_out"] == {"gpu_names": 1, "max_price_microusd_per_hour": 1}
 
 
-def test_only_the_providers_that_are_asked_for_are_asked():
+def test_only_the_providers_that_are_asked_for_are_asked() -> None:
     fluence, vastai = ListedCloud("fluence", []), ListedCloud("vastai", [an_offer()])
     listed = a_user(fluence, vastai).get("/v1/offers", query={"providers": "vastai"}).json
     assert (len(listed["data"]), fluence.asked, vastai.asked) == (1, 0, 1)
 
 
-def test_a_silent_provider_is_named_and_does_not_hide_the_others():
+def test_a_silent_provider_is_named_and_does_not_hide_the_others() -> None:
     user = a_user(ListedCloud("fluence", [], BUSY), ListedCloud("vastai", [an_offer()]))
     listed = user.get("/v1/offers").json
     assert len(listed["data"]) == 1
@@ -51,24 +51,24 @@ def test_a_silent_provider_is_named_and_does_not_hide_the_others():
     ]
 
 
-def test_when_no_provider_answers_the_caller_is_told_when_to_come_back():
+def test_when_no_provider_answers_the_caller_is_told_when_to_come_back() -> None:
     reply = a_user(ListedCloud("fluence", [], BUSY)).get("/v1/offers")
     assert (reply.status, reply.code) == (503, "provider_busy")
     assert (reply.json["retryable"], reply.headers["Retry-After"]) == (True, "30")
 
 
-def test_a_provider_that_refuses_our_key_is_a_bad_gateway():
+def test_a_provider_that_refuses_our_key_is_a_bad_gateway() -> None:
     refused = ProviderRefusedError("the key is wrong")
     reply = a_user(ListedCloud("fluence", [], refused)).get("/v1/offers")
     assert (reply.status, reply.code, reply.json["retryable"]) == (502, "provider_refused", False)
 
 
-def test_without_provider_keys_there_is_nothing_to_rent(user: User):
+def test_without_provider_keys_there_is_nothing_to_rent(user: User) -> None:
     assert user.get("/v1/offers").json["data"] == []
     assert user.get("/v1/providers").json == {"data": [], "next_cursor": None}
 
 
-def test_providers_with_a_key_are_listed():
+def test_providers_with_a_key_are_listed() -> None:
     user = a_user(ListedCloud("vastai", []), ListedCloud("fluence", []))
     assert user.get("/v1/providers").json["data"] == [
         {"name": "fluence", "boot_deadline_seconds": 600},
@@ -87,6 +87,8 @@ def test_providers_with_a_key_are_listed():
         ({"disk_gib": 0}, "query disk_gib"),
     ],
 )
-def test_a_filter_that_makes_no_sense_is_named(user: User, query: dict[str, object], where: str):
+def test_a_filter_that_makes_no_sense_is_named(
+    user: User, query: dict[str, object], where: str
+) -> None:
     reply = user.get("/v1/offers", query=query)
     assert (reply.status, [e["where"] for e in reply.json["errors"]]) == (400, [where])

@@ -20,16 +20,16 @@ OPERATIONS = [
 ]
 
 
-def test_the_description_in_the_docs_is_up_to_date():
+def test_the_description_in_the_docs_is_up_to_date() -> None:
     stored = (DOCS / "openapi.json").read_text(encoding="utf-8")
     assert stored == rendered(), "run: python -m podferry.http.openapi"
 
 
-def test_the_description_is_the_same_each_time():
+def test_the_description_is_the_same_each_time() -> None:
     assert rendered() == rendered()
 
 
-def test_every_schema_is_one():
+def test_every_schema_is_one() -> None:
     for name, schema in DOCUMENT["components"]["schemas"].items():
         whole = {**schema, "components": DOCUMENT["components"]}
         jsonschema_rs.Draft202012Validator(whole)
@@ -38,7 +38,7 @@ def test_every_schema_is_one():
 
 
 @pytest.mark.parametrize(("path", "method", "operation"), OPERATIONS)
-def test_every_refusal_is_described_as_a_problem(path: str, method: str, operation: Any):
+def test_every_refusal_is_described_as_a_problem(path: str, method: str, operation: Any) -> None:
     responses = operation["responses"]
     assert {"400", "401", "403", "404", "500"} <= set(responses)
     for status, response in responses.items():
@@ -50,7 +50,7 @@ def test_every_refusal_is_described_as_a_problem(path: str, method: str, operati
 @pytest.mark.parametrize(("path", "method", "operation"), OPERATIONS)
 def test_every_operation_names_its_token_and_its_parameters(
     path: str, method: str, operation: Any
-):
+) -> None:
     [requirement] = operation["security"]
     assert set(requirement) <= set(DOCUMENT["components"]["securitySchemes"])
     assert operation["summary"].endswith(".")
@@ -61,7 +61,7 @@ def test_every_operation_names_its_token_and_its_parameters(
     assert takes_key == (method == "post" and path.startswith("/v1/"))
 
 
-def test_every_text_list_and_number_that_users_send_has_a_limit():
+def test_every_text_list_and_number_that_users_send_has_a_limit() -> None:
     unlimited = []
     for name, schema in DOCUMENT["components"]["schemas"].items():
         if name.endswith(("Body", "Patch")) and schema.get("additionalProperties") is False:
@@ -88,12 +88,12 @@ def ask(path: str, method: str = "GET") -> Reply:
     return Reply(answer["statusCode"], answer["headers"], answer["body"])
 
 
-def test_the_front_door_leads_to_the_docs():
+def test_the_front_door_leads_to_the_docs() -> None:
     reply = ask("/")
     assert (reply.status, reply.headers["Location"]) == (302, "/docs")
 
 
-def test_the_docs_are_one_page_that_loads_nothing_from_elsewhere():
+def test_the_docs_are_one_page_that_loads_nothing_from_elsewhere() -> None:
     reply = ask("/docs")
     assert reply.status == 200
     assert reply.content_type.startswith("text/html")
@@ -103,11 +103,11 @@ def test_the_docs_are_one_page_that_loads_nothing_from_elsewhere():
     assert len(reply.text) < 5_000_000  # a function's answer has at most 6 MB
 
 
-def test_the_description_is_served_as_it_is_stored():
+def test_the_description_is_served_as_it_is_stored() -> None:
     assert json.loads(ask("/openapi.json").text) == DOCUMENT
 
 
 @pytest.mark.parametrize(("path", "method", "status"), [("/nope", "GET", 404), ("/", "POST", 405)])
-def test_the_docs_refuse_like_the_rest(path: str, method: str, status: int):
+def test_the_docs_refuse_like_the_rest(path: str, method: str, status: int) -> None:
     reply = ask(path, method)
     assert (reply.status, reply.content_type) == (status, "application/problem+json")

@@ -12,7 +12,7 @@ from tests.unit.http.running import a_running_pod, a_stopped_pod, put_on_machine
 NEW = {"name": "trainer", "spec": {"image": "debian:12"}}
 
 
-def test_a_new_pod_is_launched_and_answers_202_with_its_operation(user: User):
+def test_a_new_pod_is_launched_and_answers_202_with_its_operation(user: User) -> None:
     reply = user.post("/v1/pods", NEW)
     assert reply.status == 202
     operation = reply.json["operation"]
@@ -22,14 +22,14 @@ def test_a_new_pod_is_launched_and_answers_202_with_its_operation(user: User):
     assert [s.name for s in user.deployment.ports.workflows.starts] == [operation["id"]]
 
 
-def test_a_pod_that_is_not_to_start_answers_201_and_is_stopped(user: User):
+def test_a_pod_that_is_not_to_start_answers_201_and_is_stopped(user: User) -> None:
     reply = user.post("/v1/pods", {**NEW, "start": False})
     assert reply.status == 201
     assert reply.headers["Location"] == f"/v1/pods/{reply.json['id']}"
     assert (reply.json["state"], reply.json["operation"]) == ("stopped", None)
 
 
-def test_a_new_pod_keeps_everything_that_was_said_about_it(user: User):
+def test_a_new_pod_keeps_everything_that_was_said_about_it(user: User) -> None:
     spec = {
         "image": "nvidia/cuda:12.4.1-base-ubuntu22.04",
         "startup_script": "#!/bin/sh\nexec serve\n",
@@ -65,13 +65,13 @@ def test_a_new_pod_keeps_everything_that_was_said_about_it(user: User):
     assert (seen["name"], seen["capture_rules"]) == ("träiner 1", ["- /var/tmp"])
 
 
-def test_a_pod_on_a_volume_in_use_is_refused(user: User):
+def test_a_pod_on_a_volume_in_use_is_refused(user: User) -> None:
     pod = user.get(f"/v1/pods/{a_running_pod(user)}").json
     reply = user.post("/v1/pods", {**NEW, "volume_id": pod["volume"]["id"]})
     assert (reply.status, reply.code) == (409, "volume_busy")
 
 
-def test_lists_come_in_pages_that_hold_each_pod_once(user: User):
+def test_lists_come_in_pages_that_hold_each_pod_once(user: User) -> None:
     made = [a_stopped_pod(user, name=f"pod {i}") for i in range(5)]
     seen, cursor = [], None
     for _ in range(3):
@@ -83,7 +83,7 @@ def test_lists_come_in_pages_that_hold_each_pod_once(user: User):
     assert sorted(seen) == sorted(made)
 
 
-def test_a_running_pod_shows_its_machine_and_what_it_cost_so_far(user: User):
+def test_a_running_pod_shows_its_machine_and_what_it_cost_so_far(user: User) -> None:
     pod_id = a_running_pod(user)
     seen = user.get(f"/v1/pods/{pod_id}").json
     assert seen["state"] == "running"
@@ -96,14 +96,14 @@ def test_a_running_pod_shows_its_machine_and_what_it_cost_so_far(user: User):
     assert (summary["state"], summary["machine"]["id"]) == ("running", machine["id"])
 
 
-def test_promise_06_list_and_view_show_the_same_word_when_the_machine_is_silent(user: User):
+def test_promise_06_list_and_view_show_the_same_word_when_the_machine_is_silent(user: User) -> None:
     pod_id = a_running_pod(user)
     user.deployment.ports.clock.advance(timedelta(minutes=5))
     assert user.get(f"/v1/pods/{pod_id}").json["state"] == "unreachable"
     assert user.get("/v1/pods").json["data"][0]["state"] == "unreachable"
 
 
-def test_a_patch_changes_what_is_given_and_leaves_the_rest(user: User):
+def test_a_patch_changes_what_is_given_and_leaves_the_rest(user: User) -> None:
     pod_id = a_stopped_pod(
         user, spec={"image": "debian:12", "startup_script": "true", "environment": {"A": "1"}}
     )
@@ -117,7 +117,7 @@ def test_a_patch_changes_what_is_given_and_leaves_the_rest(user: User):
     assert reply.json["name"] == "trainer"
 
 
-def test_a_change_that_is_based_on_an_old_revision_is_refused(user: User):
+def test_a_change_that_is_based_on_an_old_revision_is_refused(user: User) -> None:
     pod_id = a_stopped_pod(user)
     etag = user.get(f"/v1/pods/{pod_id}").headers["ETag"]
     first = user.patch(f"/v1/pods/{pod_id}", {"name": "a"}, headers={"If-Match": etag})
@@ -129,20 +129,20 @@ def test_a_change_that_is_based_on_an_old_revision_is_refused(user: User):
 
 
 @pytest.mark.parametrize("if_match", ["*", '"999", {etag}'])
-def test_if_match_takes_a_star_and_lists(user: User, if_match: str):
+def test_if_match_takes_a_star_and_lists(user: User, if_match: str) -> None:
     pod_id = a_stopped_pod(user)
     etag = user.get(f"/v1/pods/{pod_id}").headers["ETag"]
     header = {"If-Match": if_match.format(etag=etag)}
     assert user.patch(f"/v1/pods/{pod_id}", {"name": "a"}, headers=header).status == 200
 
 
-def test_an_unreadable_if_match_is_a_bad_request(user: User):
+def test_an_unreadable_if_match_is_a_bad_request(user: User) -> None:
     pod_id = a_stopped_pod(user)
     reply = user.patch(f"/v1/pods/{pod_id}", {"name": "a"}, headers={"If-Match": "seven"})
     assert (reply.status, reply.json["errors"][0]["where"]) == (400, "header if-match")
 
 
-def test_a_deleted_pod_leaves_the_list_and_deleting_twice_is_one_deletion(user: User):
+def test_a_deleted_pod_leaves_the_list_and_deleting_twice_is_one_deletion(user: User) -> None:
     pod_id = a_stopped_pod(user)
     replies = [user.delete(f"/v1/pods/{pod_id}") for _ in range(2)]
     assert [(r.status, r.text) for r in replies] == [(204, ""), (204, "")]
@@ -150,12 +150,12 @@ def test_a_deleted_pod_leaves_the_list_and_deleting_twice_is_one_deletion(user: 
     assert user.get(f"/v1/pods/{pod_id}").json["state"] == "deleted"
 
 
-def test_a_running_pod_cannot_be_deleted(user: User):
+def test_a_running_pod_cannot_be_deleted(user: User) -> None:
     reply = user.delete(f"/v1/pods/{a_running_pod(user)}")
     assert (reply.status, reply.code) == (409, "wrong_state")
 
 
-def test_events_tell_what_happened_and_why(user: User):
+def test_events_tell_what_happened_and_why(user: User) -> None:
     reply = user.post("/v1/pods", NEW)
     events = user.get(f"/v1/pods/{reply.json['id']}/events").json["data"]
     assert {(e["type"], e["cause"]) for e in events} == {
@@ -164,19 +164,19 @@ def test_events_tell_what_happened_and_why(user: User):
     }
 
 
-def test_metrics_are_the_last_that_the_machine_sent(user: User):
+def test_metrics_are_the_last_that_the_machine_sent(user: User) -> None:
     pod_id = a_running_pod(user)
     seen = user.get(f"/v1/pods/{pod_id}/metrics").json
     assert seen["metrics"]["cpu_percent"] == 12.5
     assert seen["workload"]["state"] == "serving"
 
 
-def test_a_pod_without_a_machine_has_no_metrics(user: User):
+def test_a_pod_without_a_machine_has_no_metrics(user: User) -> None:
     seen = user.get(f"/v1/pods/{a_stopped_pod(user)}/metrics").json
     assert seen == {"measured_at": None, "metrics": {}, "workload": {}}
 
 
-def test_a_launching_pod_shows_a_machine_that_is_not_ready(user: User):
+def test_a_launching_pod_shows_a_machine_that_is_not_ready(user: User) -> None:
     pod_id = a_stopped_pod(user)
     put_on_machine(user.deployment, pod_id, MachineState.PROVISIONING, PodState.LAUNCHING)
     seen = user.get(f"/v1/pods/{pod_id}").json
@@ -184,7 +184,7 @@ def test_a_launching_pod_shows_a_machine_that_is_not_ready(user: User):
     assert seen["machine"]["heard_at"] is None
 
 
-def test_things_of_other_accounts_do_not_exist(deployment: Deployment, user: User):
+def test_things_of_other_accounts_do_not_exist(deployment: Deployment, user: User) -> None:
     pod_id = a_running_pod(user)
     pod = user.get(f"/v1/pods/{pod_id}").json
     stranger = deployment.an_account("stranger")
@@ -192,7 +192,9 @@ def test_things_of_other_accounts_do_not_exist(deployment: Deployment, user: Use
     paths += [f"/v1/volumes/{pod['volume']['id']}{rest}" for rest in ("", "/saves")]
     paths += [f"/v1/environments/{pod['environment']['id']}{rest}" for rest in ("", "/captures")]
     replies = [stranger.get(path) for path in paths]
-    replies += [stranger.post(f"/v1/pods/{pod_id}/{verb}", {}) for verb in ("start", "stop", "move")]
+    replies += [
+        stranger.post(f"/v1/pods/{pod_id}/{verb}", {}) for verb in ("start", "stop", "move")
+    ]
     replies += [stranger.post(f"/v1/pods/{pod_id}/exec", {"script": "id"})]
     replies += [stranger.patch(f"/v1/pods/{pod_id}", {"name": "mine"})]
     replies += [stranger.delete(f"/v1/pods/{pod_id}")]
@@ -202,8 +204,10 @@ def test_things_of_other_accounts_do_not_exist(deployment: Deployment, user: Use
     assert stranger.get("/v1/volumes").json["data"] == []
 
 
-@pytest.mark.parametrize("pod_id", ["pod_1", "pod_" + "8" * 26, "vol_" + "0" * 26, "%00", "a" * 500])
-def test_a_malformed_id_is_as_unknown_as_any_other(user: User, pod_id: str):
+@pytest.mark.parametrize(
+    "pod_id", ["pod_1", "pod_" + "8" * 26, "vol_" + "0" * 26, "%00", "a" * 500]
+)
+def test_a_malformed_id_is_as_unknown_as_any_other(user: User, pod_id: str) -> None:
     reply = user.get(f"/v1/pods/{pod_id}")
     assert (reply.status, reply.code) == (404, "not_found")
     unknown = user.get(f"/v1/pods/pod_{'0' * 26}")

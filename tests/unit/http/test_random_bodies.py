@@ -18,9 +18,7 @@ from tests.unit.http.running import (
     machine_token,
 )
 
-SMALL = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+SMALL = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TEXT = st.text(st.characters(codec=None), max_size=20)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
@@ -66,7 +64,7 @@ def text_of(body: Any) -> str:
 
 
 @pytest.mark.parametrize("path", sorted(BODIES))
-def test_no_body_of_a_user_breaks_anything(path: str):
+def test_no_body_of_a_user_breaks_anything(path: str) -> None:
     user = Deployment().an_account()
     stopped, running = a_stopped_pod(user), a_running_pod(user)
 
@@ -89,13 +87,13 @@ def send(user: User, path: str, pod_id: str, text: str) -> Any:
 
 @SMALL
 @given(st.one_of(JSON, broken({"name": "a"})))
-def test_no_body_of_the_operator_breaks_anything(body: Any):
+def test_no_body_of_the_operator_breaks_anything(body: Any) -> None:
     reply = Deployment().call("POST", "/v1/accounts", text_of(body), token=OPERATOR)
     assert reply.status < 500
 
 
 @pytest.mark.parametrize("route", AGENT)
-def test_no_body_of_a_machine_breaks_anything(route: str):
+def test_no_body_of_a_machine_breaks_anything(route: str) -> None:
     user = Deployment().an_account()
     deployment, pod_id = user.deployment, a_running_pod(user)
     machine = machine_of(deployment, pod_id)
@@ -122,20 +120,26 @@ def test_no_body_of_a_machine_breaks_anything(route: str):
 
 @SMALL
 @given(st.binary(max_size=60))
-def test_no_bytes_break_anything(body: bytes):
+def test_no_bytes_break_anything(body: bytes) -> None:
     user = Deployment().an_account()
     assert user.post("/v1/pods", body.decode("latin-1")).status in {202, 400}
 
 
 @SMALL
 @given(st.text(st.characters(codec="utf-8"), max_size=30))
-def test_no_path_breaks_anything(tail: str):
+def test_no_path_breaks_anything(tail: str) -> None:
     user = Deployment().an_account()
     assert user.get(f"/v1/pods/{tail}").status in {200, 404, 405}
 
 
 @SMALL
-@given(st.dictionaries(TEXT.filter(lambda t: t.isprintable()), st.text(st.characters(codec="utf-8"), max_size=9), max_size=3))
-def test_no_query_breaks_anything(query: dict[str, str]):
+@given(
+    st.dictionaries(
+        TEXT.filter(lambda t: t.isprintable()),
+        st.text(st.characters(codec="utf-8"), max_size=9),
+        max_size=3,
+    )
+)
+def test_no_query_breaks_anything(query: dict[str, str]) -> None:
     user = Deployment().an_account()
     assert user.get("/v1/offers", query=query).status in {200, 400}

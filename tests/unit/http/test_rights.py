@@ -7,7 +7,15 @@ import pytest
 from podferry.domain.account import USER_SCOPES, Scope
 from podferry.http.openapi import describe
 from podferry.http.surfaces import AGENT_ROUTES, MARKET_ROUTES, USER_ROUTES
-from tests.unit.http.deployment import OPERATOR, Deployment, Reply, User, an_event, handler_of
+from tests.unit.http.deployment import (
+    FUNCTIONS,
+    OPERATOR,
+    Deployment,
+    Reply,
+    User,
+    an_event,
+    handler_of,
+)
 from tests.unit.http.messages import message
 from tests.unit.http.running import a_running_pod, boot_token, machine_of, machine_token
 
@@ -33,14 +41,16 @@ OPERATORS = [(method, path) for method, path, scheme in all_routes() if scheme =
 AGENTS = [(method, path) for method, path, scheme in all_routes() if "token" in scheme]
 
 
-def test_every_declared_route_is_in_one_of_these_lists():
+def test_every_declared_route_is_in_one_of_these_lists() -> None:
     routers = (*USER_ROUTES, *MARKET_ROUTES, *AGENT_ROUTES)
     declared = sum(len(methods) for router in routers for methods in router.methods.values())
     assert len(USERS) + len(OPERATORS) + len(AGENTS) == declared
 
 
 @pytest.mark.parametrize(("method", "path"), USERS + OPERATORS + AGENTS)
-def test_without_a_token_every_route_answers_401(deployment: Deployment, method: str, path: str):
+def test_without_a_token_every_route_answers_401(
+    deployment: Deployment, method: str, path: str
+) -> None:
     reply = deployment.call(method, path)
     assert (reply.status, reply.code) == (401, "token_invalid")
     assert reply.headers["WWW-Authenticate"].startswith("Bearer")
@@ -52,17 +62,17 @@ def test_without_a_token_every_route_answers_401(deployment: Deployment, method:
      "Bearer pfb_mach_x_y", "Bearer pfm_mach_" + "0" * 26 + "_s", "Bearer " + "x" * 300,
      "Bearer naïve", "pf_whatever"],
 )  # fmt: skip
-def test_a_token_that_is_not_known_is_401(deployment: Deployment, header: str):
+def test_a_token_that_is_not_known_is_401(deployment: Deployment, header: str) -> None:
     reply = deployment.call("GET", "/v1/pods", headers={"Authorization": header})
     assert (reply.status, reply.code) == (401, "token_invalid")
 
 
-def test_the_scheme_may_be_written_in_any_case(user: User):
+def test_the_scheme_may_be_written_in_any_case(user: User) -> None:
     headers = {"Authorization": f"bearer {user.token}"}
     assert user.deployment.call("GET", "/v1/pods", headers=headers).status == 200
 
 
-def test_a_request_that_never_met_the_authorizer_is_401(deployment: Deployment):
+def test_a_request_that_never_met_the_authorizer_is_401(deployment: Deployment) -> None:
     answer = handler_of("api").front.answer(
         an_event("GET", "/v1/pods"), deployment.context, deployment.use
     )
@@ -70,7 +80,7 @@ def test_a_request_that_never_met_the_authorizer_is_401(deployment: Deployment):
 
 
 @pytest.mark.parametrize(("method", "path"), USERS)
-def test_each_route_asks_for_one_scope(user: User, method: str, path: str):
+def test_each_route_asks_for_one_scope(user: User, method: str, path: str) -> None:
     """With every scope but one the route opens; exactly one scope is missed."""
     refused = [s for s in USER_SCOPES if status(user, USER_SCOPES - {s}, method, path) == 403]
     assert len(refused) == 1, f"{method} {path} asks for {refused}"
@@ -97,19 +107,19 @@ def minimal(method: str, path: str) -> Any:
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATORS)
-def test_only_the_operator_may_see_and_make_accounts(user: User, method: str, path: str):
+def test_only_the_operator_may_see_and_make_accounts(user: User, method: str, path: str) -> None:
     body = {"name": "x"} if method == "POST" else None
     reply = user.deployment.call(method, path, body, token=user.token)
     assert (reply.status, reply.code) == (403, "forbidden")
 
 
-def test_the_operators_key_owns_no_pods(deployment: Deployment):
+def test_the_operators_key_owns_no_pods(deployment: Deployment) -> None:
     reply = deployment.call("GET", "/v1/pods", token=OPERATOR)
     assert (reply.status, reply.code) == (403, "forbidden")
     assert "key of an account" in reply.json["detail"]
 
 
-def test_promise_11_the_tokens_of_machines_open_nothing_but_the_agents_routes(user: User):
+def test_promise_11_the_tokens_of_machines_open_nothing_but_the_agents_routes(user: User) -> None:
     machine = machine_of(user.deployment, a_running_pod(user))
     for token in (machine_token(machine.id), boot_token(machine.id)):
         for method, path in USERS + OPERATORS:
@@ -120,13 +130,13 @@ def test_promise_11_the_tokens_of_machines_open_nothing_but_the_agents_routes(us
 
 
 @pytest.mark.parametrize(("method", "path"), AGENTS)
-def test_keys_of_users_do_not_open_the_agents_routes(user: User, method: str, path: str):
+def test_keys_of_users_do_not_open_the_agents_routes(user: User, method: str, path: str) -> None:
     for token in (user.token, OPERATOR):
         reply = user.deployment.call(method, path, agent_body(path), token=token)
         assert (reply.status, reply.code) == (401, "token_invalid")
 
 
-def test_a_boot_token_is_good_for_registration_only(user: User):
+def test_a_boot_token_is_good_for_registration_only(user: User) -> None:
     machine = machine_of(user.deployment, a_running_pod(user))
     for _, path in AGENTS:
         if path.endswith("register"):
@@ -137,7 +147,7 @@ def test_a_boot_token_is_good_for_registration_only(user: User):
     assert (reply.status, reply.code) == (401, "token_invalid")
 
 
-def test_a_revoked_key_opens_nothing(user: User):
+def test_a_revoked_key_opens_nothing(user: User) -> None:
     made = user.post("/v1/keys", {"name": "ci", "scopes": ["pods:read"]}).json
     assert user.deployment.call("GET", "/v1/pods", token=made["token"]).status == 200
     assert user.delete(f"/v1/keys/{made['key']['id']}").status == 204
@@ -152,3 +162,20 @@ def send_as(deployment: Deployment, token: str, path: str) -> Reply:
 
 def agent_body(path: str) -> Any:
     return message(f"{path.rpartition('/')[2]}.request")
+
+
+@pytest.mark.parametrize("name", ["api", "market", "agent_api", "authorizer", "docs"])
+def test_a_functions_handler_is_wiring_and_one_call(name: str) -> None:
+    assert callable(handler_of(name).handler)
+    assert len((FUNCTIONS / name / "handler.py").read_text().splitlines()) <= 40
+
+
+def test_promise_11_no_token_reaches_the_logs(user: User, caplog: pytest.LogCaptureFixture) -> None:
+    machine = machine_of(user.deployment, a_running_pod(user))
+    tokens = [user.token, OPERATOR, machine_token(machine.id), boot_token(machine.id)]
+    for token in tokens:
+        for method, path in USERS + OPERATORS + AGENTS:
+            user.deployment.call(method, path, minimal(method, path), token=token)
+    logged = str([vars(record) for record in caplog.records])
+    assert "request answered" in logged
+    assert not [token for token in tokens if token in logged]

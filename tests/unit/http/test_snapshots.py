@@ -1,16 +1,16 @@
 """Environments, volumes and their frozen states over HTTP."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from podferry.domain.pod import Pod
 from podferry.domain.volume import Volume
-from dataclasses import replace
 from podferry.ports.store import Update
 from tests.unit.http.deployment import User
 from tests.unit.http.running import a_running_pod, a_stopped_pod, an_open_snapshot, commit_snapshot
 
 
-def test_a_pods_environment_and_volume_are_listed_and_seen(user: User):
+def test_a_pods_environment_and_volume_are_listed_and_seen(user: User) -> None:
     pod = user.get(f"/v1/pods/{a_running_pod(user)}").json
     [environment] = user.get("/v1/environments").json["data"]
     [volume] = user.get("/v1/volumes").json["data"]
@@ -20,7 +20,7 @@ def test_a_pods_environment_and_volume_are_listed_and_seen(user: User):
     assert user.get(f"/v1/volumes/{volume['id']}").json == volume
 
 
-def test_only_committed_snapshots_are_shown(user: User):
+def test_only_committed_snapshots_are_shown(user: User) -> None:
     deployment = user.deployment
     pod_id = a_running_pod(user)
     committed = commit_snapshot(deployment, an_open_snapshot(deployment, pod_id))
@@ -32,13 +32,13 @@ def test_only_committed_snapshots_are_shown(user: User):
     assert user.get(path, query={"limit": 1}).status == 200
 
 
-def test_an_environment_without_captures_has_an_empty_list(user: User):
+def test_an_environment_without_captures_has_an_empty_list(user: User) -> None:
     pod = user.get(f"/v1/pods/{a_stopped_pod(user)}").json
     captures = user.get(f"/v1/environments/{pod['environment']['id']}/captures").json
     assert captures == {"data": [], "next_cursor": None}
 
 
-def test_promise_08_the_age_of_the_newest_save_is_shown(user: User):
+def test_promise_08_the_age_of_the_newest_save_is_shown(user: User) -> None:
     deployment = user.deployment
     pod_id = a_stopped_pod(user)
     store, clock = deployment.ports.store, deployment.ports.clock

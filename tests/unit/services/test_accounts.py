@@ -10,14 +10,14 @@ from podferry.services.identify import token_digest
 from tests.unit.services.support import World
 
 
-def test_each_account_has_a_chunk_key_of_its_own():
+def test_each_account_has_a_chunk_key_of_its_own() -> None:
     world = World()
     keys = {world.accounts.create(name)[0].chunk_key for name in "ab"}
     assert len(keys) == 2
     assert {len(base64.b64decode(key)) for key in keys} == {32}
 
 
-def test_only_the_digest_of_a_key_is_stored():
+def test_only_the_digest_of_a_key_is_stored() -> None:
     world = World()
     account, key, token = world.accounts.create("acme")
     assert world.store.get(ApiKey, key.id).token_sha256 == token_digest(token)
@@ -25,12 +25,12 @@ def test_only_the_digest_of_a_key_is_stored():
     assert world.accounts.get(account.id).name == "acme"
 
 
-def test_an_account_that_does_not_exist_is_not_found():
+def test_an_account_that_does_not_exist_is_not_found() -> None:
     with pytest.raises(NotFoundError):
         World().accounts.get("acct_1")
 
 
-def test_accounts_are_listed_in_pages():
+def test_accounts_are_listed_in_pages() -> None:
     world = World()
     made = {world.accounts.create(name)[0].id for name in "abc"}
     first = world.accounts.list(limit=2, cursor=None)
@@ -39,25 +39,25 @@ def test_accounts_are_listed_in_pages():
 
 
 @pytest.mark.parametrize("scopes", [[], [Scope.ADMIN], [Scope.PODS_READ, Scope.ADMIN]])
-def test_a_key_has_scopes_of_an_account(scopes: list[Scope]):
+def test_a_key_has_scopes_of_an_account(scopes: list[Scope]) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         World().keys.create("acct_1", "key", scopes)
     assert caught.value.fields[0].where == "/scopes"
 
 
-def test_a_key_cannot_be_given_more_than_the_giver_has():
+def test_a_key_cannot_be_given_more_than_the_giver_has() -> None:
     with pytest.raises(ForbiddenError, match="pods:write"):
         World().keys.create(
             "acct_1", "key", [Scope.PODS_READ, Scope.PODS_WRITE], frozenset({Scope.PODS_READ})
         )
 
 
-def test_scopes_that_are_named_twice_count_once():
+def test_scopes_that_are_named_twice_count_once() -> None:
     key, _ = World().keys.create("acct_1", "key", [Scope.PODS_READ, Scope.PODS_READ])
     assert key.scopes == (Scope.PODS_READ,)
 
 
-def test_two_revocations_at_once_are_one():
+def test_two_revocations_at_once_are_one() -> None:
     world = World()
     account, key, _ = world.accounts.create("acme")
     plain = world.store.commit
@@ -72,7 +72,7 @@ def test_two_revocations_at_once_are_one():
     assert world.store.get(ApiKey, key.id).revoked_at == world.clock.now()
 
 
-def test_a_key_that_changes_otherwise_while_it_is_revoked_is_a_conflict():
+def test_a_key_that_changes_otherwise_while_it_is_revoked_is_a_conflict() -> None:
     world = World()
     account, key, _ = world.accounts.create("acme")
     plain = world.store.commit
@@ -87,7 +87,7 @@ def test_a_key_that_changes_otherwise_while_it_is_revoked_is_a_conflict():
         world.keys.revoke(account.id, key.id)
 
 
-def test_keys_of_another_account_are_not_found():
+def test_keys_of_another_account_are_not_found() -> None:
     world = World()
     _, key, _ = world.accounts.create("acme")
     with pytest.raises(NotFoundError):

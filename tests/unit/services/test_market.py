@@ -18,7 +18,7 @@ def a_market(*clouds: ListedCloud) -> tuple[Market, MemoryStore, ManualClock]:
     return Market(ListedClouds(list(clouds)), store, clock), store, clock
 
 
-def test_a_provider_is_asked_once_in_thirty_seconds():
+def test_a_provider_is_asked_once_in_thirty_seconds() -> None:
     cloud = ListedCloud("vastai", [an_offer()])
     market, _, clock = a_market(cloud)
     first = market.offers(ANY)
@@ -31,7 +31,7 @@ def test_a_provider_is_asked_once_in_thirty_seconds():
     assert cloud.asked == 2
 
 
-def test_other_requirements_are_another_question():
+def test_other_requirements_are_another_question() -> None:
     cloud = ListedCloud("vastai", [an_offer()])
     market, _, _ = a_market(cloud)
     market.offers(ANY)
@@ -39,7 +39,7 @@ def test_other_requirements_are_another_question():
     assert cloud.asked == 2
 
 
-def test_a_failure_is_not_kept():
+def test_a_failure_is_not_kept() -> None:
     cloud = ListedCloud("vastai", [an_offer()], ProviderBusyError("busy"))
     market, _, _ = a_market(cloud)
     with pytest.raises(ProviderBusyError):
@@ -48,7 +48,7 @@ def test_a_failure_is_not_kept():
     assert len(market.offers(ANY).candidates.offers) == 1
 
 
-def test_thousands_of_offers_fit_in_the_table_and_none_is_hidden_from_who_asked_first():
+def test_thousands_of_offers_fit_in_the_table_and_none_is_hidden_from_who_asked_first() -> None:
     offers = [an_offer(price=price) for price in range(5000, 0, -1)]
     cloud = ListedCloud("vastai", offers)
     market, _, _ = a_market(cloud)
@@ -58,7 +58,7 @@ def test_thousands_of_offers_fit_in_the_table_and_none_is_hidden_from_who_asked_
     assert cloud.asked == 1
 
 
-def test_two_askers_at_once_both_get_their_answer():
+def test_two_askers_at_once_both_get_their_answer() -> None:
     market, store, _ = a_market(ListedCloud("vastai", [an_offer()]))
     plain = store.commit
 

@@ -9,6 +9,7 @@ from podferry.domain.errors import FieldProblem, InvalidRequestError
 from podferry.http.refusals import BodyTooLargeError, MediaTypeError
 
 DEPTH_LIMIT = 20
+METHODS_WITH_BODY = frozenset({"POST", "PATCH"})
 
 Event = dict[str, Any]
 
@@ -16,10 +17,13 @@ Event = dict[str, Any]
 def with_checked_body(event: Event, limit_bytes: int) -> Event:
     """The event with its body as plain text that holds one JSON object; `{}` if it had none.
 
+    Bodies of methods that take none mean nothing (RFC 9110) and are left out.
+
     Raises:
         BodyTooLargeError, MediaTypeError, InvalidRequestError.
     """
-    raw = _bytes(event, limit_bytes)
+    takes_body = event["requestContext"]["http"]["method"] in METHODS_WITH_BODY
+    raw = _bytes(event, limit_bytes) if takes_body else b""
     if not raw:
         return {**event, "body": "{}", "isBase64Encoded": False}
     _check_media_type(event)
@@ -29,6 +33,16 @@ def with_checked_body(event: Event, limit_bytes: int) -> Event:
         raise _invalid(f"byte {error.start} is not UTF-8") from error
     _check_depth(_parse(text))
     return {**event, "body": text, "isBase64Encoded": False}
+
+
+def read_json(text: str | bytes) -> Any:
+    """JSON as JSON Schema sees it: `29.0` is the integer 29."""
+    return json.loads(text, parse_float=_number)
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() else number
 
 
 def _bytes(event: Event, limit_bytes: int) -> bytes:

@@ -11,7 +11,7 @@ from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValida
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from podferry.domain.errors import NotFoundError, PodferryError
-from podferry.http.body import Event, with_checked_body
+from podferry.http.body import Event, read_json, with_checked_body
 from podferry.http.call import Call, as_current, current_call
 from podferry.http.errors import status_of
 from podferry.http.identity import principal_of
@@ -61,7 +61,10 @@ def make_resolver(
     method from a wrong path.
     """
     resolver = APIGatewayHttpResolver(
-        enable_validation=True, debug=False, response_validation_error_http_code=500
+        enable_validation=True,
+        debug=False,
+        json_body_deserializer=read_json,
+        response_validation_error_http_code=500,
     )
     for router in routers:
         resolver.include_router(router)

@@ -1,12 +1,10 @@
 """Parameters that several routes take: ids, pages, revisions, patience."""
 
-import re
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler.openapi.params import Header, Path, Query
 
 from podferry.http.revision import IF_MATCH_PATTERN
-from podferry.http.waiting import PREFER_PATTERN
 
 _ULID = "[0-7][0-9a-hjkmnp-tv-z]{25}"
 
@@ -28,9 +26,8 @@ Cursor = Annotated[
 Prefer = Annotated[
     str | None,
     Header(
-        pattern=PREFER_PATTERN,
-        max_length=64,
-        description="`wait=<seconds>` (at most 25): answer when it has ended, or then.",
+        description="`wait=<seconds>` (at most 25): answer when it has ended, or then. "
+        "Other preferences are left aside, as RFC 7240 wants it."
     ),
 ]
 IfMatch = Annotated[
@@ -38,14 +35,8 @@ IfMatch = Annotated[
     Header(
         alias="If-Match",
         pattern=IF_MATCH_PATTERN,
-        max_length=256,
         description="The ETag that the change is based on; refused with 412 if it moved.",
     ),
 ]
 
 DEFAULT_LIMIT = 50
-
-
-def matches(pattern: str, text: str) -> bool:
-    """Whether the whole text has the form, as the API description says."""
-    return re.fullmatch(pattern.removeprefix("^").removesuffix("$"), text) is not None

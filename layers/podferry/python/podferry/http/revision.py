@@ -4,7 +4,7 @@ import re
 
 from podferry.http.refusals import PreconditionFailedError
 
-IF_MATCH_PATTERN = r'^(\*|"[0-9]{1,15}"( ?, ?"[0-9]{1,15}")*)$'
+IF_MATCH_PATTERN = r'^(\*|"[0-9]{1,15}"( ?, ?"[0-9]{1,15}"){0,9})$'
 
 
 def etag_of(revision: int) -> str:

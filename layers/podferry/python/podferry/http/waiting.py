@@ -1,5 +1,6 @@
 """`Prefer: wait=n`: hold the answer until the thing has ended, for a short while."""
 
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -7,7 +8,7 @@ from podferry.http.call import Call
 
 T = TypeVar("T")
 
-PREFER_PATTERN = r"^wait=[0-9]{1,3}$"
+_WAIT = re.compile(r"(?:^|,)\s*wait\s*=\s*\"?([0-9]{1,9})\"?\s*(?:[,;]|$)", re.IGNORECASE)
 LONGEST_WAIT_SECONDS = 25
 """An HTTP API gives up on a function after 30 seconds."""
 KEPT_BACK_SECONDS = 2.0
@@ -32,7 +33,7 @@ def wait_for(
 
 
 def _patience_seconds(call: Call, prefer: str | None) -> float:
-    if prefer is None:
+    wish = _WAIT.search(prefer or "")
+    if wish is None:
         return 0
-    asked = min(int(prefer.removeprefix("wait=")), LONGEST_WAIT_SECONDS)
-    return min(asked, call.remaining_seconds() - KEPT_BACK_SECONDS)
+    return min(int(wish[1]), LONGEST_WAIT_SECONDS, call.remaining_seconds() - KEPT_BACK_SECONDS)

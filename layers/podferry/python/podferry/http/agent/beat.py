@@ -9,8 +9,7 @@ from podferry.http.agent.fields import AgentInput, Count, Free, Measure, Text
 from podferry.http.models.fields import Flag, Integer, Output
 from podferry.services.agent.heartbeat import Beat, BeatReply, CommandReport
 
-
-Temperature = Annotated[float, Field(gt=-1e6, lt=1e6)]
+Temperature = Annotated[float, Field(strict=True, gt=-1e6, lt=1e6)]
 
 
 class Workload(AgentInput):

@@ -17,6 +17,10 @@ from podferry.http.models.fields import (
     unique,
 )
 
+GPU_NAME = "^[A-Za-z0-9 ._()+/-]{1,64}$"
+PROVIDER_NAME = "^[a-z0-9_-]{1,32}$"
+COUNTRY = "^[A-Z]{2}$"
+
 Image = Annotated[
     str,
     Field(
@@ -46,15 +50,15 @@ CapacityWait = Annotated[
     Field(ge=0, le=86400, description="How long a start may wait for an offer; 0 fails at once."),
 ]
 GpuNames = Annotated[
-    tuple[Annotated[str, Field(min_length=1, max_length=64)], ...],
+    tuple[Annotated[str, Field(pattern=GPU_NAME)], ...],
     Field(max_length=20, description="Any of these; empty takes any GPU."),
 ]
 GpuCount = Annotated[Integer, Field(ge=0, le=16, description="0 asks for no GPU.")]
 ProviderNames = Annotated[
-    tuple[Annotated[str, Field(pattern="^[a-z0-9_-]{1,32}$")], ...], Field(max_length=20)
+    tuple[Annotated[str, Field(pattern=PROVIDER_NAME)], ...], Field(max_length=20)
 ]
 Countries = Annotated[
-    tuple[Annotated[str, Field(pattern="^[A-Z]{2}$")], ...],
+    tuple[Annotated[str, Field(pattern=COUNTRY)], ...],
     Field(max_length=50, description="ISO 3166 codes."),
 ]
 Gib = Annotated[Integer, Field(ge=1, le=10_000)]

@@ -11,6 +11,7 @@ from podferry.http.answers import found
 from podferry.http.call import CallNow
 from podferry.http.models.offer import OfferPage, ProviderView
 from podferry.http.models.page import PageView
+from podferry.http.models.spec import COUNTRY, GPU_NAME, PROVIDER_NAME
 from podferry.http.params import Limit
 from podferry.http.routing import Answer, ApiRouter
 
@@ -19,17 +20,17 @@ routes = ApiRouter("market")
 DEFAULT_OFFERS = 50
 
 Gpus = Annotated[
-    list[Annotated[str, Query(min_length=1, max_length=64)]] | None,
+    list[Annotated[str, Query(pattern=GPU_NAME)]] | None,
     Query(max_length=20, description="Any of these GPUs; may be given several times."),
 ]
 GpuCount = Annotated[int, Query(ge=0, le=16)]
 AtLeast = Annotated[int | None, Query(ge=1, le=10_000)]
 Disk = Annotated[int, Query(ge=1, le=10_000)]
 Providers = Annotated[
-    list[Annotated[str, Query(pattern="^[a-z0-9_-]{1,32}$")]] | None, Query(max_length=20)
+    list[Annotated[str, Query(pattern=PROVIDER_NAME)]] | None, Query(max_length=20)
 ]
 Countries = Annotated[
-    list[Annotated[str, Query(pattern="^[A-Z]{2}$")]] | None,
+    list[Annotated[str, Query(pattern=COUNTRY)]] | None,
     Query(max_length=50, description="ISO 3166 codes; may be given several times."),
 ]
 MaxPrice = Annotated[
