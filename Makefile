@@ -16,11 +16,12 @@ help: ## List these commands
 
 setup: $(READY) ## Make the virtual environment with everything pinned
 
-$(READY): requirements.txt
+$(READY): requirements.txt requirements-uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "podferry: Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; say make PYTHON=/path/to/python3.11")'
-	@echo "setting up $(VENV) (about a minute, once)"
+	@echo "setting up $(VENV) (once)"
 	@$(PYTHON) -m venv $(VENV) || { echo "podferry: 'python3 -m venv' failed; on Debian and Ubuntu install the package python3-venv"; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.txt
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.txt
 	@touch $@
 
 build: setup ## Build the agent's bundle, the layers and the template for this machine

@@ -1,12 +1,14 @@
 """Command states on disk, so that an agent that was killed reports what really happened."""
 
+import logging
 import re
 from dataclasses import dataclass, field
 
-from podferry_agent.errors import WireError
+from podferry_agent.errors import SettingsError, WireError
 from podferry_agent.fields import Fields
 from podferry_agent.state import StateStore
 
+_LOG = logging.getLogger(__name__)
 _FOLDER = "commands"
 _KEPT = 500
 _ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
@@ -68,10 +70,18 @@ class CommandJournal:
 
     def load(self) -> dict[str, JournalEntry]:
         """Oldest first."""
-        names = self._store.names(_FOLDER)
-        documents = [self._store.load(name) for name in names]
-        entries = [JournalEntry.parse(document) for document in documents if document is not None]
-        return {entry.id: entry for entry in entries}
+        entries = (self._load_one(name) for name in self._store.names(_FOLDER))
+        return {entry.id: entry for entry in entries if entry is not None}
+
+    def _load_one(self, name: str) -> JournalEntry | None:
+        try:
+            document = self._store.load(name)
+            return None if document is None else JournalEntry.parse(document)
+        except (SettingsError, WireError) as error:
+            # The host lost power in the middle of a write. One unknown command is better than a
+            # machine that nobody can reach any more.
+            _LOG.error("stored_command_damaged", extra={"reason": str(error)})
+            return None
 
     def save(self, entry: JournalEntry) -> None:
         self._store.save_if_possible(self._name(entry.id), entry.to_json())

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from podferry_agent.box import Box
+from podferry_agent.errors import SettingsError, WireError
 from podferry_agent.fields import Fields
 from podferry_agent.processes import kill_group, send_signal
 from podferry_agent.state import StateStore, replace_file
@@ -161,10 +162,15 @@ class Workload:
         A box that was restarted lost its processes without anybody wanting it. If only the agent
         was restarted, a workload that is gone ended by itself.
         """
-        record = self._store.load(_RECORD)
-        if record is None:
+        try:
+            record = self._store.load(_RECORD)
+            if record is None:
+                return
+            self._load(Fields(record, "stored workload"))
+        except (SettingsError, WireError) as error:
+            _LOG.error("stored_workload_damaged", extra={"reason": str(error)})
+            self._status = WorkloadStatus("none", detail="what was stored about it is damaged")
             return
-        self._load(Fields(record, "stored workload"))
         if self._status.state in {"none", "exited", "stopped"}:
             return
         self._is_lost = self._process is None and self._spec is not None

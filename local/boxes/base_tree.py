@@ -88,6 +88,7 @@ class _Tree:
                 self._put(path)
         self._put_python()
         self._write_etc()
+        self._open_to_all_users()
 
     def _keep_host_layout(self) -> None:
         """Copy the host's /bin -> usr/bin links, because captures must meet both layouts."""
@@ -101,8 +102,6 @@ class _Tree:
                 (self._root / name).mkdir()
         for name in _DIRECTORY_NAMES.split():
             (self._root / name).mkdir(parents=True, exist_ok=True)
-        for name, mode in (("tmp", 0o1777), ("var/tmp", 0o1777), ("root", 0o700)):
-            (self._root / name).chmod(mode)
 
     def _put(self, path: Path) -> None:
         """Copy one file, or a link together with what it leads to."""
@@ -185,6 +184,16 @@ class _Tree:
         }
         for name, text in files.items():
             (self._root / "etc" / name).write_text(text)
+
+    def _open_to_all_users(self) -> None:
+        """Let every user of a box read the base, whatever umask its builder has."""
+        for directory, _, names in os.walk(self._root):
+            Path(directory).chmod(0o755)
+            for path in (Path(directory, name) for name in names):
+                if not path.is_symlink():
+                    path.chmod(path.stat().st_mode & 0o777 | 0o444)
+        for name, mode in (("tmp", 0o1777), ("var/tmp", 0o1777), ("root", 0o700)):
+            (self._root / name).chmod(mode)
 
 
 def _copy(source: Path, target: Path) -> None:

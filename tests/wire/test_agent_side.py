@@ -9,7 +9,13 @@ import pytest
 import urllib3
 
 from podferry_agent import api, wire
-from podferry_agent.errors import ApiError, ApiUnreachableError, EpochStaleError, TokenInvalidError
+from podferry_agent.errors import (
+    ApiError,
+    ApiUnreachableError,
+    EpochStaleError,
+    TokenInvalidError,
+    WireError,
+)
 from podferry_agent.fields import Fields
 from podferry_agent.journal import JournalEntry
 from podferry_agent.register import Identity, build_registration
@@ -123,7 +129,7 @@ def test_wrong_field_is_named_in_the_error() -> None:
     reply = message("heartbeat.response.run")
     reply["commands"][0]["args"]["port"] = "8000"
     command = wire.HeartbeatReply.parse(reply).commands[0]
-    with pytest.raises(wire.WireError, match=r"run\.args\.port must be an integer, but is str"):
+    with pytest.raises(WireError, match=r"run\.args\.port must be an integer, but is str"):
         wire.RunArgs.parse(command.fields())
 
 
@@ -134,5 +140,5 @@ def test_unknown_fields_are_ignored() -> None:
 
 def test_missing_list_means_empty_and_missing_text_is_an_error() -> None:
     assert Fields({}, "x").texts("rules") == ()
-    with pytest.raises(wire.WireError, match=r"x\.id must be a non-empty string, but is missing"):
+    with pytest.raises(WireError, match=r"x\.id must be a non-empty string, but is missing"):
         Fields({}, "x").text("id")

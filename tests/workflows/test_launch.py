@@ -213,3 +213,64 @@ def test_a_startup_script_that_fails_is_the_users_failure_and_is_not_tried_elsew
     assert world.pod(pod).last_error.code == "agent_failed"
     assert world.alpha.creates == 1
     assert world.boxes() == []
+
+
+def test_promise_04_a_machine_whose_agent_registers_before_the_create_is_settled_can_be_given_up(
+    world,
+):
+    world.alpha.create_fails_but_exists = 1
+    pod = world.launch()
+    assert world.machine(pod).provider_id == "alpha-1"
+    assert world.stop(pod).state == OperationState.SUCCEEDED
+    assert world.boxes() == []
+
+
+def test_a_provider_that_stays_busy_ends_the_launch_with_nothing_left(world):
+    from podferry.domain.errors import ProviderBusyError
+
+    for cloud in (world.alpha, world.beta):
+        cloud.create_raises = [ProviderBusyError("busy") for _ in range(50)]
+    pod = world.create()
+    world.settle()
+    assert world.pod(pod).state == PodState.STOPPED
+    assert world.pod(pod).last_error.code == "provider_busy"
+    machines = world.store.list_owned(Machine, pod.id, limit=100).items
+    assert {m.state for m in machines} == {MachineState.RELEASED}
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_cancel_while_the_outcome_of_a_create_is_unknown_leaves_nothing_standing(world, exists):
+    if exists:
+        world.alpha.create_fails_but_exists = 1
+        world.alpha.boot_never = 1
+    else:
+        world.alpha.create_fails_and_nothing_exists = 1
+    pod = world.create()
+    world.run(until=lambda: world.alpha.creates == 1)
+    world.app.cancel_operation.ask(world.account.id, world.pod(pod).operation_id)
+    world.settle()
+    assert world.pod(pod).state == PodState.STOPPED
+    assert world.boxes() == []
+
+
+def test_a_pod_made_without_starting_can_be_started_later(world):
+    from podferry.domain.offer import Requirements
+    from podferry.domain.pod import RunSpec
+    from podferry.services.pods import NewPod
+
+    new = NewPod(
+        name="later", spec=RunSpec(image="a"), requirements=Requirements(), start=False
+    )
+    pod, operation = world.app.create_pod.create(world.account.id, new)
+    assert operation is None
+    assert world.start(pod).state == OperationState.SUCCEEDED
+    world.stop(pod)
+    other = NewPod(
+        name="other",
+        spec=RunSpec(image="a"),
+        requirements=Requirements(),
+        volume_id=pod.volume_id,
+    )
+    second, _ = world.app.create_pod.create(world.account.id, other)
+    world.run()
+    assert world.pod(second).state == PodState.RUNNING

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.bundle.build import Bundle, build
+from bundle.build import Bundle, build
 from tests.agent.runtime.fake_api import FakeControlPlane
 
 REPOSITORY = Path(__file__).parents[3]

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.bundle.build import Bundle
-from agent.bundle.script import LONGEST, render
+from bundle.build import Bundle
+from bundle.script import LONGEST, render
 from tests.agent.bundle.conftest import REPOSITORY
 from tests.agent.runtime.fake_api import FakeControlPlane
 from tests.agent.runtime.harness import AgentProcess, make_root

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from agent.bundle import build as builder
-from agent.bundle.build import Bundle, build
-from agent.bundle.errors import BundleError
-from agent.bundle.interpreter import describe
-from agent.bundle.script import render
-from tests.agent.bundle.conftest import needs_chroot, python_in
+from bundle import build as builder
+from bundle.build import Bundle, build
+from bundle.errors import BundleError
+from bundle.interpreter import describe
+from bundle.script import render
+from tests.agent.bundle.conftest import needs_chroot, python_in, unpack
 from tests.agent.runtime.fake_api import FakeControlPlane
 from tests.agent.runtime.harness import AgentProcess
+from tests.agent.runtime.test_capture_restore import capture_args, restore_args
 
 # Imports each extension and each module of the packages, as no single program does.
 IMPORT_EVERYTHING = """
@@ -41,12 +42,17 @@ print(len(names))
 @pytest.fixture
 def boxed_agent(plane: FakeControlPlane, own_root: Path, tmp_path: Path) -> Iterator[AgentProcess]:
     """The bundled agent, running in a root that holds nothing but the bundle."""
-    agent = AgentProcess(plane, own_root, tmp_path / "agent.log", {"PF_ROOT": "/"})
-    agent.command = (*python_in(own_root), "-m", "podferry_agent")
+    agent = a_boxed_agent(plane, own_root, tmp_path)
     agent.start()
     plane.wait_for(lambda: plane.heartbeats)
     yield agent
     agent.kill_box()
+
+
+def a_boxed_agent(plane: FakeControlPlane, root: Path, logs: Path) -> AgentProcess:
+    agent = AgentProcess(plane, root, logs / f"{root.name}.log", {"PF_ROOT": "/"})
+    agent.command = (*python_in(root), "-m", "podferry_agent")
+    return agent
 
 
 def run_in(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -127,6 +133,28 @@ def test_bundled_agent_works_where_there_is_no_libc_and_no_proc(
     assert plane.output(command, "stdout") == b"42\n"
     error = plane.fail("exec", {"script": "echo hello", "timeout_seconds": 5})
     assert error["detail"] == "cannot start: /bin/sh: No such file or directory"
+
+
+@needs_chroot
+def test_bundled_agent_carries_a_whole_root_to_another_machine(
+    plane: FakeControlPlane, boxed_agent: AgentProcess, bundle: Bundle, tmp_path: Path
+) -> None:
+    (boxed_agent.root / "opt/deep").mkdir(parents=True)
+    (boxed_agent.root / "opt/deep/tool").write_text("tool")
+    (boxed_agent.root / "workspace").mkdir()
+    (boxed_agent.root / "workspace/not-this").write_text("the volume travels by itself")
+    plane.do("capture", capture_args("environment"))
+    boxed_agent.kill_box()
+    plane.token_sha256 = ""
+    target = a_boxed_agent(plane, unpack(bundle, tmp_path / "next"), tmp_path)
+    try:
+        target.start()
+        plane.do("restore", restore_args("environment"))
+        assert (target.root / "opt/deep/tool").read_text() == "tool"
+        assert not (target.root / "workspace/not-this").exists()
+        assert (target.root / ".podferry/bin/python3").exists()
+    finally:
+        target.kill_box()
 
 
 @needs_chroot

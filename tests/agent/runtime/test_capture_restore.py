@@ -190,6 +190,17 @@ def test_store_that_refuses_every_url_fails_the_capture(
     assert plane.commits == []
 
 
+def test_content_that_the_store_finds_damaged_is_sent_three_times_at_most(
+    plane: FakeControlPlane, box: AgentProcess
+) -> None:
+    fault = plane.add_fault("PUT", f"/objects/{SNAPSHOT}/root", "error", status=400, count=2)
+    plane.do("capture", capture_args())
+    fault.left = 3
+    error = plane.fail("capture", capture_args(snapshot_id=SNAPSHOT))
+    assert error["code"] == "transfer_failed"
+    assert "400" in error["detail"]
+
+
 def test_promise_07_missing_object_fails_the_restore(
     plane: FakeControlPlane, box: AgentProcess, new_agent: AgentFactory
 ) -> None:
@@ -281,8 +292,8 @@ def test_second_capture_sends_only_what_changed(
     agent.start()
     plane.do("capture", capture_args())
     (agent.root / "workspace/new.txt").write_text("new")
-    changes = {"snapshot_id": "snap_2", "attempt_id": "a", "parent": {"snapshot_id": SNAPSHOT}}
-    summary = plane.do("capture", capture_args(**changes))["summary"]
+    args = capture_args(snapshot_id="snap_2", parent={"snapshot_id": SNAPSHOT})
+    summary = plane.do("capture", args)["summary"]
     assert summary["new_bytes"] < 1 << 20
     assert summary["bytes"] > 8 << 20
 

@@ -1,4 +1,4 @@
-"""A full disk, an untrusted certificate, odd contents of /proc: the agent goes on or says why."""
+"""Unwritable state, an untrusted certificate, odd contents of /proc: the agent goes on or says why."""
 
 import ssl
 import subprocess
@@ -58,8 +58,8 @@ def test_promise_11_token_is_not_sent_to_a_server_that_cannot_prove_itself(
     assert tls_plane.seen == []
 
 
-def test_full_disk_does_not_stop_the_agent(
-    plane: FakeControlPlane, agent: AgentProcess, tmp_path: Path
+def test_state_that_cannot_be_stored_does_not_stop_the_agent(
+    plane: FakeControlPlane, agent: AgentProcess
 ) -> None:
     plane.wait_for(lambda: plane.heartbeats)
     commands = agent.state_dir / "commands"
@@ -92,6 +92,20 @@ def test_damaged_state_is_named_with_its_path(plane: FakeControlPlane, agent: Ag
     (agent.state_dir / "identity.json").write_text("{")
     assert agent.start().wait() == 64
     assert "identity.json is damaged" in agent.log()
+
+
+def test_damaged_records_of_commands_and_workload_do_not_cut_the_machine_off(
+    plane: FakeControlPlane, agent: AgentProcess
+) -> None:
+    plane.do("exec", {"argv": ["true"], "timeout_seconds": 5})
+    plane.do("run", {"startup_script": "sleep 300", "timeout_seconds": 10})
+    agent.kill_box()
+    for path in [*agent.state_dir.glob("commands/*.json"), agent.state_dir / "workload.json"]:
+        path.write_bytes(b"")
+    agent.start()
+    plane.do("exec", {"argv": ["true"], "timeout_seconds": 5})
+    assert plane.heartbeats[-1]["workload"]["detail"] == "what was stored about it is damaged"
+    assert "stored_command_damaged" in agent.log()
 
 
 def test_figure_that_cannot_be_read_is_unknown() -> None:

@@ -6,7 +6,9 @@ from tests.agent.runtime.fake_api import BOOT_TOKEN, MACHINE_ID, FakeControlPlan
 from tests.agent.runtime.harness import AgentProcess
 
 
-def test_agent_registers_with_a_token_of_its_own_making(plane: FakeControlPlane, agent) -> None:
+def test_agent_registers_with_a_token_of_its_own_making(
+    plane: FakeControlPlane, agent: AgentProcess
+) -> None:
     plane.wait_for(lambda: plane.heartbeats)
     (registration,) = plane.registrations
     identity = json.loads((agent.state_dir / "identity.json").read_text())
@@ -17,7 +19,9 @@ def test_agent_registers_with_a_token_of_its_own_making(plane: FakeControlPlane,
     assert registration["facts"]["distro_id"] == "testos"
 
 
-def test_heartbeats_are_numbered_and_carry_metrics(plane: FakeControlPlane, agent) -> None:
+def test_heartbeats_are_numbered_and_carry_metrics(
+    plane: FakeControlPlane, agent: AgentProcess
+) -> None:
     beats = plane.wait_for(lambda: len(plane.heartbeats) >= 3 and plane.heartbeats[:3])
     assert [beat["sequence"] for beat in beats] == [1, 2, 3]
     assert len({beat["boot_id"] for beat in beats}) == 1

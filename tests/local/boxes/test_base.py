@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -50,6 +51,21 @@ def test_no_file_in_the_base_is_set_uid(base):
         ["find", str(base), "-perm", "/6000"], capture_output=True, text=True, check=True
     )
     assert listing.stdout == ""
+
+
+def test_the_base_is_open_to_all_users_of_a_box_whatever_the_umask(tmp_path):
+    script = f"import pathlib; from local.boxes.base import *; ensure_base(pathlib.Path({str(tmp_path)!r}))"
+    subprocess.run([sys.executable, "-c", script], check=True, umask=0o077)
+    (built,) = tmp_path.glob("base-*")
+    modes = {name: (built / name).stat().st_mode & 0o7777 for name in ("usr/bin", "tmp", "root")}
+    assert modes == {"usr/bin": 0o755, "tmp": 0o1777, "root": 0o700}
+    closed = subprocess.run(
+        ["find", str(built), "-type", "f", "!", "-perm", "-444"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert closed.stdout == ""
 
 
 def test_python_in_a_box_has_what_an_agent_needs(make_box):

@@ -63,9 +63,9 @@ def test_the_command_gets_exactly_the_environment_of_the_spec(make_box):
 
 
 def test_the_command_inherits_no_open_files(make_box):
-    box = make_box("ls -l /proc/$$/fd > /workspace/fds; sleep infinity")
+    box = make_box("cd /workspace; ls -l /proc/$$/fd > new; mv new fds; sleep infinity")
     box.start()
-    listing = read(box, "until [ -s /workspace/fds ]; do :; done; sleep 0.05; cat /workspace/fds")
+    listing = read(box, "until [ -s /workspace/fds ]; do :; done; cat /workspace/fds")
     names = [line.split(" -> ")[0].split()[-1] for line in listing.splitlines() if "->" in line]
     # Number 10 is where dash keeps a file that it redirects.
     assert set(names) <= {"0", "1", "2", "10"}

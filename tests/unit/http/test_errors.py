@@ -45,7 +45,7 @@ def test_a_code_beside_the_tree_counts_as_its_parent() -> None:
 
 def test_the_list_of_errors_in_the_docs_is_up_to_date() -> None:
     stored = (DOCS / "errors.md").read_text(encoding="utf-8")
-    assert stored == error_list.rendered(), "run: python -m podferry.http.error_list"
+    assert stored == error_list.rendered(), "run: python -m podferry.http.openapi"
 
 
 def test_a_broken_invariant_says_nothing_of_our_inside(user: User) -> None:

@@ -385,7 +385,7 @@ class Application:
 
     @cached_property
     def assess_stop(self) -> AssessStop:
-        return AssessStop(self.records, self.operations, self.ports.clouds)
+        return AssessStop(self.records, self.operations, self.give_up)
 
     @cached_property
     def resume_machine(self) -> ResumeMachine:

@@ -1,6 +1,7 @@
 """A small CDK app that uses the embedded AWS the way the product does."""
 
 from pathlib import Path
+from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_apigatewayv2 as apigw
@@ -24,7 +25,7 @@ from constructs import Construct
 HERE = Path(__file__).parent
 
 
-class DataStack(cdk.Stack):  # type: ignore[misc]
+class DataStack(cdk.Stack):
     """What outlives everything else."""
 
     def __init__(self, scope: Construct, name: str) -> None:
@@ -86,7 +87,7 @@ class DataStack(cdk.Stack):  # type: ignore[misc]
         cdk.CfnOutput(self, "TableName", value=self.table.table_name)
         cdk.CfnOutput(self, "SecretArn", value=self.secret.secret_arn)
 
-    def _bucket(self, name: str, **options: object) -> s3.Bucket:
+    def _bucket(self, name: str, **options: Any) -> s3.Bucket:
         return s3.Bucket(
             self,
             name,
@@ -104,7 +105,7 @@ class DataStack(cdk.Stack):  # type: ignore[misc]
         )
 
 
-class ComputeStack(cdk.Stack):  # type: ignore[misc]
+class ComputeStack(cdk.Stack):
     """Functions and the HTTP API."""
 
     def __init__(self, scope: Construct, name: str, data: DataStack) -> None:
@@ -209,7 +210,7 @@ class ComputeStack(cdk.Stack):  # type: ignore[misc]
         cdk.CfnOutput(self, "ApiUrl", value=api.api_endpoint)
 
 
-class FlowStack(cdk.Stack):  # type: ignore[misc]
+class FlowStack(cdk.Stack):
     """The workflow and the schedule."""
 
     def __init__(self, scope: Construct, name: str, compute: ComputeStack) -> None:
@@ -221,7 +222,9 @@ class FlowStack(cdk.Stack):  # type: ignore[misc]
             definition_substitutions={"StepFunction": compute.step.function_arn},
         )
         # Made here: the functions' stack may not depend on this one.
-        grants = iam.Policy(self, "Grants", roles=[compute.probe.role])
+        role = compute.probe.role
+        assert role is not None
+        grants = iam.Policy(self, "Grants", roles=[role])
         grants.add_statements(
             iam.PolicyStatement(
                 actions=[

@@ -1,8 +1,6 @@
-"""The list of all error codes, made from the error tree: `python -m podferry.http.error_list`."""
+"""The list of all error codes, made from the error tree; `podferry.http.openapi` writes it."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from podferry.domain.errors import PodferryError
 from podferry.http.errors import STATUS
@@ -12,7 +10,7 @@ _HEAD = """\
 
 Every refusal of the API is `application/problem+json` with one of these codes. The same codes stand
 in `error.code` of operations and in `last_error.code` of pods, where no status applies.
-"Again" says whether the same request may succeed later. Made from the code by `make docs`.
+"Again" says whether the same request may succeed later. Made from the code by `make openapi`.
 
 | code | status | again | meaning |
 |---|---|---|---|
@@ -20,10 +18,11 @@ in `error.code` of operations and in `last_error.code` of pods, where no status 
 
 
 def error_classes(root: type[PodferryError] = PodferryError) -> Iterator[type[PodferryError]]:
-    """The whole tree, parents before children."""
+    """Our whole tree, parents before children."""
     yield root
     for child in root.__subclasses__():
-        yield from error_classes(child)
+        if child.__module__.startswith("podferry."):
+            yield from error_classes(child)
 
 
 def rendered() -> str:
@@ -36,7 +35,3 @@ def _row(kind: type[PodferryError]) -> str:
     again = "yes" if kind.is_retryable else "no"
     meaning = (kind.__doc__ or "").partition("\n")[0]
     return f"| `{kind.code}` | {STATUS[kind].value} | {again} | {meaning} |\n"
-
-
-if __name__ == "__main__":
-    Path(sys.argv[1] if sys.argv[1:] else "docs/errors.md").write_text(rendered(), "utf-8")

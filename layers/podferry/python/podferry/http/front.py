@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from aws_lambda_powertools import Logger
@@ -11,6 +12,7 @@ from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValida
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from podferry.domain.errors import NotFoundError, PodferryError
+from podferry.domain.principal import Principal
 from podferry.http.body import Event, read_json, with_checked_body
 from podferry.http.call import Call, as_current, current_call
 from podferry.http.errors import status_of
@@ -38,7 +40,9 @@ class Front:
             principal = principal_of(event)
             checked = with_checked_body(event, self.body_limit_bytes)
         except PodferryError as error:
-            return _raw(problem_response(error, request_id))
+            answer = _raw(problem_response(error, request_id))
+            _log(event, answer, request_id, None)
+            return answer
         call = Call(
             use=use,
             principal=principal,
@@ -47,8 +51,8 @@ class Front:
             pause=self.pause,
         )
         with as_current(call):
-            answer: dict[str, Any] = self.resolver.resolve(checked, context)
-        _log(event, answer, call)
+            answer = self.resolver.resolve(checked, context)
+        _log(event, answer, request_id, principal)
         return answer
 
 
@@ -68,10 +72,7 @@ def make_resolver(
     )
     for router in routers:
         resolver.include_router(router)
-    paths: dict[str, set[str]] = {}
-    for router in (*routers, *neighbours):
-        for path, methods in router.methods.items():
-            paths.setdefault(path, set()).update(methods)
+    paths = _methods_by_path([*routers, *neighbours])
 
     # All four are needed: a handler for `Exception` alone would also take the other three and
     # turn unknown routes and malformed requests into 500.
@@ -82,10 +83,20 @@ def make_resolver(
     return resolver
 
 
+def _methods_by_path(routers: Iterable[ApiRouter]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for router in routers:
+        for path, methods in router.methods.items():
+            found.setdefault(path, set()).update(methods)
+    return found
+
+
 def _answer_error(error: PodferryError) -> Response[str]:
-    if status_of(error) >= 500:
-        logger.error("request failed", extra={"code": error.code}, exc_info=error)
-    return problem_response(error, current_call().request_id)
+    request_id = current_call().request_id
+    if status_of(error) >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        extra = {"code": error.code, "request_id": request_id}
+        logger.error("request failed", extra=extra, exc_info=error)
+    return problem_response(error, request_id)
 
 
 def _answer_malformed(error: RequestValidationError) -> Response[str]:
@@ -102,8 +113,9 @@ def _answer_no_route(resolver: APIGatewayHttpResolver, paths: dict[str, set[str]
 
 
 def _answer_unexpected(error: Exception) -> Response[str]:
-    logger.error("unexpected error", exc_info=error)
-    return problem_response(unexpected(), current_call().request_id)
+    request_id = current_call().request_id
+    logger.error("unexpected error", extra={"request_id": request_id}, exc_info=error)
+    return problem_response(unexpected(), request_id)
 
 
 def _request_id(event: Event, context: LambdaContext) -> str:
@@ -120,14 +132,16 @@ def _raw(response: Response[str]) -> dict[str, Any]:
     }
 
 
-def _log(event: Event, answer: dict[str, Any], call: Call) -> None:
+def _log(
+    event: Event, answer: dict[str, Any], request_id: str, principal: Principal | None
+) -> None:
     logger.info(
         "request answered",
         extra={
-            "request_id": call.request_id,
+            "request_id": request_id,
             "route": f"{event['requestContext']['http']['method']} {event.get('rawPath')}",
             "status": answer["statusCode"],
-            "account_id": call.principal.account_id,
-            "machine_id": call.principal.machine_id,
+            "account_id": None if principal is None else principal.account_id,
+            "machine_id": None if principal is None else principal.machine_id,
         },
     )

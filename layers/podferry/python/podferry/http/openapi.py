@@ -5,7 +5,6 @@ is what holds for every route: the Idempotency-Key, and that all refusals are pr
 """
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
 from aws_lambda_powertools.event_handler.openapi.models import HTTPBearer, Server, Tag
 
-from podferry.http import replies
+from podferry.http import error_list, replies
 from podferry.http.surfaces import AGENT_ROUTES, MARKET_ROUTES, USER_ROUTES
 
 TITLE = "Podferry"
@@ -121,5 +120,11 @@ def _with_whole_numbers(value: Any) -> Any:
     return value
 
 
+def main() -> None:
+    """Write both generated pages into `docs/` of the checkout that this is run in."""
+    Path("docs/openapi.json").write_text(rendered(), encoding="utf-8")
+    Path("docs/errors.md").write_text(error_list.rendered(), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    Path(sys.argv[1] if sys.argv[1:] else "docs/openapi.json").write_text(rendered(), "utf-8")
+    main()

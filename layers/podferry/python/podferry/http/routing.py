@@ -100,15 +100,9 @@ class ApiRouter(Router):
 
 def security_of(needs: Scope | PrincipalKind) -> str:
     """The security scheme's name in the API description."""
-    match needs:
-        case Scope.ADMIN:
-            return "operator_key"
-        case Scope():
-            return "api_key"
-        case PrincipalKind.BOOT:
-            return "boot_token"
-        case _:
-            return "machine_token"
+    if isinstance(needs, Scope):
+        return "operator_key" if needs == Scope.ADMIN else "api_key"
+    return f"{needs}_token"
 
 
 def check_right(needs: Scope | PrincipalKind) -> Middleware:
@@ -122,12 +116,11 @@ def check_right(needs: Scope | PrincipalKind) -> Middleware:
 
 
 def _require(principal: Principal, needs: Scope | PrincipalKind) -> None:
-    is_machine = principal.kind in {PrincipalKind.MACHINE, PrincipalKind.BOOT}
     if isinstance(needs, PrincipalKind):
         if principal.kind != needs:
             raise TokenInvalidError(f"this route takes a {needs} token")
         return
-    if is_machine:
+    if principal.kind in {PrincipalKind.MACHINE, PrincipalKind.BOOT}:
         raise TokenInvalidError("this route takes an API key; tokens of machines open nothing here")
     if not principal.may(needs):
         raise ForbiddenError(f"this key lacks the scope {needs}")

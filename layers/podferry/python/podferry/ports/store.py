@@ -72,8 +72,8 @@ class Store(Protocol):
         Calling it twice is safe in this sense: the second call is refused, never doubled.
 
         Raises:
-            ConflictError: a `Create` met an existing id, or an `Update`, `Check` or `Delete` met another
-                revision. Nothing was written.
+            ConflictError: a `Create` met an existing id, or another change another revision.
+                Nothing was written.
         """
 
     def list_owned(

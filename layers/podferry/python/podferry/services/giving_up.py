@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 from podferry.domain.billing import cost_microusd
 from podferry.domain.errors import CloudError, InternalError
 from podferry.domain.machine import FINAL_STATES, Clearance, Machine, MachineState
 from podferry.domain.pod import Pod
-from podferry.ports.gpu_cloud import CloudTraits, GpuClouds, MachineView, ViewState
+from podferry.ports.gpu_cloud import GpuCloud, GpuClouds, ViewState
 from podferry.ports.store import Change, Update
 from podferry.ports.surroundings import Signals
 from podferry.services.operations import Operations
@@ -19,6 +20,15 @@ FIRST_WAIT_SECONDS = 1
 LONGEST_WAIT_SECONDS = 60
 STUCK_AFTER = timedelta(minutes=10)
 BETWEEN_LISTINGS = timedelta(seconds=1)
+
+
+class Proof(StrEnum):
+    """How sure it is that a machine is gone."""
+
+    NONE = "none"
+    MISSING = "missing"
+    """One listing does not show it; one more, later, would prove it."""
+    GONE = "gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +51,7 @@ class GiveUp:
             return {}
         if machine.clearance is None:
             raise InternalError(f"machine {machine.id} may not be given up: nothing clears it")
-        note = self._ask_provider(machine)
+        note = self._ask_provider(self._located(machine))
         self._terminating(machine, note)
         return {}
 
@@ -50,7 +60,7 @@ class GiveUp:
         machine = self.records.store.get(Machine, machine_id)
         if machine.state in FINAL_STATES:
             return {"is_gone": True}
-        if self._is_proven_gone(machine):
+        if self.proof(machine) == Proof.GONE:
             self._released(machine)
             return {"is_gone": True}
         asked = machine.give_up_at or machine.created_at
@@ -58,6 +68,25 @@ class GiveUp:
             self.signals.count("MachineStuckTerminating")
         wait = min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** max(0, _tries(machine) - 2))
         return {"is_gone": False, "wait_seconds": wait}
+
+    def _located(self, machine: Machine) -> Machine:
+        """The machine with its provider's id, looked up by stamp if the create was cut off."""
+        if machine.provider_id is not None or machine.requested_at is None:
+            return machine
+        try:
+            standing = self.clouds.get(machine.offer.provider).find(machine.stamp)
+        except CloudError:
+            self.signals.count("GiveUpLookFailed")
+            return machine
+        if not standing:
+            return machine
+
+        def plan() -> Sequence[Change]:
+            fresh = self.records.store.get(Machine, machine.id)
+            return [Update(replace(fresh, provider_id=standing[0].provider_id))]
+
+        self.records.apply(plan)
+        return self.records.store.get(Machine, machine.id)
 
     def _ask_provider(self, machine: Machine) -> str | None:
         """`None` if the provider took it, else why not; it is asked again after a look."""
@@ -70,46 +99,48 @@ class GiveUp:
             return error.detail
         return None
 
-    def _is_proven_gone(self, machine: Machine) -> bool:
-        if machine.provider_id is None:
-            # No create call was made for it, or the provider said that it made nothing.
-            return machine.state == MachineState.INTENDED or machine.requested_at is None
+    def proof(self, machine: Machine) -> Proof:
+        """What the provider's word, or two listings some time apart, prove of the machine."""
+        if machine.provider_id is None and machine.requested_at is None:
+            return Proof.GONE  # No create call was made for it.
         try:
-            cloud = self.clouds.get(machine.offer.provider)
-            view = cloud.get(machine.provider_id)
-            if view.state == ViewState.FAILED and cloud.traits.failed_is_final:
-                return True
-            if view.state != ViewState.GONE:
-                self._seen(machine)
-                return False
-            if view.raw_status != "not_found":
-                return True
-            return self._is_missing_twice(machine, cloud.find(machine.stamp), cloud.traits)
+            return self._look_at(machine, self.clouds.get(machine.offer.provider))
         except CloudError:
             self.signals.count("GiveUpLookFailed")
-            return False
+            return Proof.NONE
 
-    def _is_missing_twice(
-        self, machine: Machine, listed: list[MachineView], traits: CloudTraits
-    ) -> bool:
+    def _look_at(self, machine: Machine, cloud: GpuCloud) -> Proof:
+        if machine.provider_id is None:
+            return self._count_listings(machine, cloud)
+        view = cloud.get(machine.provider_id)
+        if view.state == ViewState.FAILED and cloud.traits.failed_is_final:
+            return Proof.GONE
+        if view.state != ViewState.GONE:
+            self._note_missing(machine, None)
+            return Proof.NONE
+        if view.raw_status != "not_found":
+            return Proof.GONE
+        return self._count_listings(machine, cloud)
+
+    def _count_listings(self, machine: Machine, cloud: GpuCloud) -> Proof:
         """Not found counts only when two complete listings, some time apart, agree."""
+        listed = cloud.find(machine.stamp)
         if any(view.state != ViewState.GONE for view in listed):
-            self._seen(machine)
-            return False
+            self._note_missing(machine, None)
+            return Proof.NONE
         now = self.records.now()
         age = (now - (machine.requested_at or machine.created_at)).total_seconds()
         if machine.missing_since is None:
             self._note_missing(machine, now)
-            return False
-        return now - machine.missing_since >= BETWEEN_LISTINGS and (
-            age > traits.listing_settles_seconds
-        )
-
-    def _seen(self, machine: Machine) -> None:
-        if machine.missing_since is not None:
-            self._note_missing(machine, None)
+            return Proof.MISSING
+        is_old = age > cloud.traits.listing_settles_seconds
+        has_waited = now - machine.missing_since >= BETWEEN_LISTINGS
+        return Proof.GONE if is_old and has_waited else Proof.MISSING
 
     def _note_missing(self, machine: Machine, since: datetime | None) -> None:
+        if machine.missing_since == since:
+            return
+
         def plan() -> Sequence[Change]:
             fresh = self.records.store.get(Machine, machine.id)
             return [Update(replace(fresh, missing_since=since))]

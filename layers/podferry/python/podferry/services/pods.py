@@ -73,15 +73,23 @@ class CreatePod:
             capture_rules=new.capture_rules,
         )
         rows: list[Change] = [Create(environment), self.records.pod_event(pod, "pod.created")]
+        write_volume = Create if new.volume_id is None else Update
         if not new.start:
-            if volume.revision == 0:
+            if new.volume_id is None:
                 rows.append(Create(volume))
             self.records.store.commit(*rows, Create(pod))
             return pod, None
-        operation = self.start_pod.commit_start(
-            pod, volume, kind=OperationKind.LAUNCH, cause=Cause.USER, extra=rows
+        operation = self.start_pod.new_operation(pod, OperationKind.LAUNCH, Cause.USER)
+        start = self.start_pod.plan(pod, volume, operation)
+        self.start_pod.operations.store_and_launch(
+            operation,
+            *rows,
+            Create(start.pod),
+            write_volume(start.volume),
+            Create(start.operation),
+            start.event,
         )
-        return self.records.store.get(Pod, pod.id), operation
+        return start.pod, operation
 
     def _volume(self, account_id: str, new: NewPod) -> Volume:
         if new.volume_id is not None:

@@ -1,6 +1,6 @@
 """Run a command in a pod, through its agent."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -56,7 +56,7 @@ class RunCommand:
             expires_at=self.records.now() + KEEP_OUTPUT,
         )
         self.records.store.commit(Create(command))
-        return replace(command, revision=1)
+        return command
 
     def get(self, account_id: str, pod_id: str, command_id: str) -> Command:
         """The command with its end, if it has ended.

@@ -1,6 +1,5 @@
 """Start a pod: take its volume's lease, name what must be restored, hand over to the workflow."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from podferry.domain.errors import VolumeBusyError
@@ -8,9 +7,19 @@ from podferry.domain.offer import Requirements
 from podferry.domain.operation import Cause, Operation, OperationKind
 from podferry.domain.pod import Desired, Pod, PodState, check_move
 from podferry.domain.volume import Lease, Volume
-from podferry.ports.store import Change, Create, Update
+from podferry.ports.store import Create, Update
 from podferry.services.operations import Operations, require_idle
 from podferry.services.records import Records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What a start writes, in one transaction."""
+
+    pod: Pod
+    volume: Volume
+    operation: Operation
+    event: Create
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +47,26 @@ class StartPod:
         pod = self.records.get_own(Pod, account_id, pod_id)
         require_idle(pod)
         volume = self.records.store.get(Volume, pod.volume_id)
-        return self.commit_start(
-            pod, volume, kind=OperationKind.START, cause=cause, requirements=requirements
+        operation = self.new_operation(pod, OperationKind.START, cause, requirements)
+        start = self.plan(pod, volume, operation)
+        self.operations.store_and_launch(
+            operation,
+            Update(start.pod),
+            Update(start.volume),
+            Create(start.operation),
+            start.event,
         )
+        return operation
 
-    def commit_start(
+    def new_operation(
         self,
         pod: Pod,
-        volume: Volume,
-        *,
         kind: OperationKind,
         cause: Cause,
         requirements: Requirements | None = None,
-        extra: Sequence[Change] = (),
     ) -> Operation:
-        """Write pod, lease and operation in one transaction, then start the workflow.
-
-        `pod` and `volume` may be new rows (revision 0).
-        """
-        operation = Operation(
+        """An operation that is not stored yet."""
+        return Operation(
             id=self.records.new_id(Operation),
             account_id=pod.account_id,
             created_at=self.records.now(),
@@ -65,41 +75,32 @@ class StartPod:
             cause=cause,
             requirements=requirements,
         )
-        changes = self.changes(pod, volume, operation)
-        self.operations.store_and_launch(operation, *changes, *extra)
-        return operation
 
-    def changes(self, pod: Pod, volume: Volume, operation: Operation) -> list[Change]:
-        """The rows of a start of this pod by this (new) operation.
+    def plan(self, pod: Pod, volume: Volume, operation: Operation) -> Start:
+        """The rows of a start of this pod by this new operation.
 
         Raises:
-            WrongStateError, VolumeBusyError.
+            WrongStateError: the pod is not stopped.
+            VolumeBusyError: another pod holds the volume.
         """
         check_move(pod, PodState.LAUNCHING)
         if volume.lease is not None and volume.lease.pod_id != pod.id:
             raise VolumeBusyError(
                 f"volume {volume.id} is in use by pod {volume.lease.pod_id}; stop that pod first"
             )
-        started = replace(
-            pod,
-            state=PodState.LAUNCHING,
-            desired=Desired.RUNNING,
-            operation_id=operation.id,
-            last_error=None,
+        return Start(
+            pod=replace(
+                pod,
+                state=PodState.LAUNCHING,
+                desired=Desired.RUNNING,
+                operation_id=operation.id,
+                last_error=None,
+            ),
+            volume=replace(volume, lease=Lease(pod_id=pod.id, machine_id=None)),
+            operation=replace(
+                self.operations.with_milestone(operation, "asked"),
+                environment_snapshot_id=pod.environment_head,
+                volume_snapshot_id=volume.head,
+            ),
+            event=self.records.pod_event(pod, "pod.start_asked", operation),
         )
-        leased = replace(volume, lease=Lease(pod_id=pod.id, machine_id=None))
-        marked = replace(
-            self.operations.with_milestone(operation, "asked"),
-            environment_snapshot_id=pod.environment_head,
-            volume_snapshot_id=volume.head,
-        )
-        return [
-            _write(started),
-            _write(leased),
-            Create(marked),
-            self.records.pod_event(pod, "pod.start_asked", operation),
-        ]
-
-
-def _write(entity: Pod | Volume) -> Change:
-    return Create(entity) if entity.revision == 0 else Update(entity)

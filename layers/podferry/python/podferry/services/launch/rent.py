@@ -58,10 +58,12 @@ class Rent:
         if machine.state == MachineState.INTENDED:
             self.operations.check_wanted(operation)
             return self._create(operation, machine)
-        if machine.state in {MachineState.REQUESTED, MachineState.UNKNOWN}:
-            return self._settle(operation, machine)
         if machine.state == MachineState.RELEASED:
             raise OfferGoneError(f"machine {machine.id} was never made")
+        if machine.provider_id is None:
+            # Also when its agent has registered already: without the provider's id for it nobody
+            # could end it.
+            return self._settle(operation, machine)
         return {"outcome": "rented"}
 
     def _machine(self, operation: Operation) -> Machine:
@@ -86,7 +88,7 @@ class Rent:
             self._move(machine.id, MachineState.UNKNOWN, note=error.detail)
             return {"outcome": "unknown", "wait_seconds": SETTLE_POLL_SECONDS}
         except ProviderBusyError:
-            self._move(machine.id, MachineState.INTENDED)
+            self._move(machine.id, MachineState.INTENDED, requested_at=None)
             raise
         except (NoCapacityError, ProviderRefusedError) as error:
             self._nothing_made(operation, machine, error)
@@ -135,7 +137,9 @@ class Rent:
         )
 
     def _rented(self, operation: Operation, machine: Machine, provider_id: str) -> None:
-        self._move(machine.id, MachineState.PROVISIONING, provider_id=provider_id)
+        registered = self.records.store.get(Machine, machine.id).registered_at is not None
+        state = MachineState.BOOTING if registered else MachineState.PROVISIONING
+        self._move(machine.id, state, provider_id=provider_id)
         self.operations.note(operation.id, "rented")
 
     def _nothing_made(self, operation: Operation, machine: Machine, error: CloudError) -> None:

@@ -8,7 +8,7 @@ from podferry.domain.errors import ConflictError, NoCapacityError
 from podferry.domain.operation import Operation, OperationKind, OperationState
 from podferry.domain.pod import Failure, Pod
 from podferry.domain.volume import Volume
-from podferry.ports.store import Change, Update
+from podferry.ports.store import Change, Create, Update
 from podferry.services.launch.choose import ListCandidates
 from podferry.services.operations import Operations
 from podferry.services.records import Records
@@ -86,8 +86,13 @@ class RunHalf:
     def _changes(self, pod: Pod, half: Operation) -> list[Change]:
         if self.kind == OperationKind.STOP:
             return self.stop_pod.changes(pod, half)
-        volume = self.records.store.get(Volume, pod.volume_id)
-        return self.start_pod.changes(pod, volume, half)
+        start = self.start_pod.plan(pod, self.records.store.get(Volume, pod.volume_id), half)
+        return [
+            Update(start.pod),
+            Update(start.volume),
+            Create(start.operation),
+            start.event,
+        ]
 
     def _wait_for(self, half: Operation, task_token: str) -> None:
         def plan() -> Sequence[Change]:

@@ -4,19 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from podferry.domain.command import CommandKind, CommandState
-from podferry.domain.errors import CloudError, InternalError
+from podferry.domain.command import Command, CommandKind, CommandState
+from podferry.domain.errors import InternalError
 from podferry.domain.machine import FINAL_STATES, Machine, MachineState
 from podferry.domain.operation import Operation, OperationState
 from podferry.domain.pod import Desired, Failure, Pod, PodState
 from podferry.domain.snapshot import Snapshot, SnapshotState
-from podferry.ports.gpu_cloud import GpuClouds, ViewState
 from podferry.ports.store import Change, Update
 from podferry.services.commands import GiveCommand, Order
+from podferry.services.giving_up import GiveUp, Proof
 from podferry.services.launch.restore import machine_of
 from podferry.services.operations import Operations
 from podferry.services.records import Records
-from podferry.services.stop.commit import captures_of
 from podferry.services.workflow_error import WorkflowError
 
 RESUME_SECONDS = 120
@@ -29,22 +28,28 @@ class AssessStop:
 
     records: Records
     operations: Operations
-    clouds: GpuClouds
+    give_up: GiveUp
 
     def run(self, operation_id: str, error: WorkflowError) -> dict[str, Any]:
         """`{"next": "resume"}`, or `"verify"`: go to the gate with the captures that there are.
+
+        `{"next": "look_again"}` while a first listing does not show the machine.
 
         Raises:
             InternalError: the machine is gone and the gate keeps failing; the operation is
                 started again later.
         """
-        operation = self._count(operation_id)
+        operation = self.operations.load(operation_id)
         if operation.is_point_of_no_return:
             return {"next": "verify"}
         if operation.is_cancel_asked or operation.turned_back is not None:
             return self._turn_back(operation, error)
         machine = self.records.store.get(Machine, operation.machine_id or "")
-        is_gone = self._is_proven_gone(machine)
+        proof = Proof.GONE if machine.state in FINAL_STATES else self.give_up.proof(machine)
+        if proof == Proof.MISSING:
+            return {"next": "look_again"}
+        is_gone = proof == Proof.GONE
+        operation = self._count(operation_id)
         if is_gone:
             self._lost(operation, machine)
         if operation.assessments <= MOST_ASSESSMENTS and (is_gone or operation.accept_loss):
@@ -60,19 +65,6 @@ class AssessStop:
 
         self.records.apply(plan)
         return self.operations.load(operation_id)
-
-    def _is_proven_gone(self, machine: Machine) -> bool:
-        if machine.state in FINAL_STATES:
-            return True
-        try:
-            cloud = self.clouds.get(machine.offer.provider)
-            view = cloud.get(machine.provider_id or "")
-            if view.state != ViewState.GONE:
-                return False
-            listed = cloud.find(machine.stamp)
-        except CloudError:
-            return False  # An error proves nothing: the machine is taken to be there.
-        return all(v.state == ViewState.GONE for v in listed)
 
     def _lost(self, operation: Operation, machine: Machine) -> None:
         def plan() -> Sequence[Change]:
@@ -152,7 +144,7 @@ class FailStop:
         state = OperationState.CANCELLED if is_cancelled else OperationState.FAILED
         return [
             Update(self._running(pod, operation, problem)),
-            Update(replace(machine, state=MachineState.READY)),
+            *self._kept(machine),
             Update(self.operations.ended(operation, state, error=problem)),
             *self._abandoned(operation),
             self.records.pod_event(
@@ -174,10 +166,20 @@ class FailStop:
             last_error=pod.last_error if operation.is_cancel_asked else failure,
         )
 
+    def _kept(self, machine: Machine) -> list[Change]:
+        """A machine that is proven gone stays so; the pod on it shows as unreachable."""
+        if machine.state in FINAL_STATES:
+            return []
+        return [Update(replace(machine, state=MachineState.READY))]
+
     def _abandoned(self, operation: Operation) -> list[Change]:
-        snapshots = captures_of(self.records, operation).values()
-        return [Update(_abandon(snapshot)) for snapshot in snapshots]
-
-
-def _abandon(snapshot: Snapshot) -> Snapshot:
-    return replace(snapshot, state=SnapshotState.ABANDONED)
+        """Every capture that this stop began, finished or not."""
+        changes: list[Change] = []
+        for command_id in operation.commands:
+            command = self.records.store.get(Command, command_id)
+            if command.kind != CommandKind.CAPTURE:
+                continue
+            snapshot = self.records.store.get(Snapshot, command.arguments["snapshot_id"])
+            if snapshot.state != SnapshotState.ABANDONED:
+                changes.append(Update(replace(snapshot, state=SnapshotState.ABANDONED)))
+        return changes
