@@ -43,10 +43,10 @@ demo: setup ## Launch, stop, start elsewhere, compare, move back: the main job i
 test: setup ## Run every test
 	@$(BIN)/python -m local build
 	@$(BIN)/python -m infra.build_layers --target lambda
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 test-fast: setup ## Run the tests that need no stack and no boxes
-	@$(BIN)/python -m pytest tests/unit tests/properties tests/wire tests/workflows
+	@$(BIN)/python -m pytest tests/unit tests/wire tests/workflows
 
 lint: setup ## Check style, types and the direction of imports
 	@ruff check .

@@ -78,10 +78,10 @@ def stage_podferry_layer(sources: Sources) -> None:
     """Copy our package and the boot script; cheap, so every synth does it and is never stale.
 
     Raises:
-        LayerBuildError: the boot script is not where the agent keeps it.
+        LayerBuildError: the agent, and with it the boot script, is not built.
     """
     if not sources.bootstrap_script.is_file():
-        raise LayerBuildError(f"{sources.bootstrap_script} is missing: the agent ships it")
+        raise LayerBuildError(f"{sources.bootstrap_script} is missing: run `make build`")
     partial = sources.podferry_layer.with_suffix(f".partial-{os.getpid()}")
     package = partial / "python" / "podferry"
     try:

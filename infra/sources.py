@@ -40,7 +40,7 @@ class Sources:
 
     @property
     def bootstrap_script(self) -> Path:
-        return self.root / "agent" / "podferry_agent" / "bootstrap.sh"
+        return self.root / "build" / "agent" / "bootstrap.sh"
 
     @property
     def requirements(self) -> Path:

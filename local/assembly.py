@@ -3,6 +3,7 @@
 Each part is built when its sources changed, and only then.
 """
 
+import fcntl
 import hashlib
 import os
 import subprocess
@@ -32,6 +33,14 @@ def synthesized(report: Report) -> Path:
     Raises:
         BuildError: a step failed.
     """
+    ASSEMBLY.parent.mkdir(exist_ok=True)
+    with (ASSEMBLY.parent / "local.lock").open("w") as lock:
+        # Two stacks that start at once must not build into the same place.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _synthesized(report)
+
+
+def _synthesized(report: Report) -> Path:
     stamp = ASSEMBLY.with_suffix(".stamp")
     digest = _digest(SOURCES)
     if ASSEMBLY.is_dir() and stamp.exists() and stamp.read_text() == digest:

@@ -74,8 +74,7 @@ def start_server(name: str, module: Sequence[str], log: Path) -> Server:
         )
     line = _first_line(process)
     if not line:
-        process.kill()
-        process.wait()
+        Server(name=name, process=process, hello={}).kill()
         raise ProcessError(f"{name} did not start; the end of {log}:\n{_tail(log)}")
     return Server(name=name, process=process, hello=json.loads(line))
 

@@ -91,7 +91,8 @@ class LocalStack:
         self._report("starting the embedded AWS")
         ports = ("--port", str(self._ports.aws), "--front-port", str(self._ports.api))
         module = ("local.aws", "--data", str(self.data / "aws"), *ports)
-        self.aws = start_server("embedded AWS", module, self._log("aws"))
+        end = ("--end-with", str(os.getpid()))
+        self.aws = start_server("embedded AWS", (*module, *end), self._log("aws"))
 
     def start_provider(self, name: str) -> None:
         """Start one simulated provider (again); its instances are as it left them."""

@@ -1,5 +1,6 @@
 """How tools and tests on this machine talk to the embedded AWS."""
 
+import threading
 from functools import cache
 from typing import Any
 
@@ -18,8 +19,14 @@ CONFIG = Config(
 )
 
 
+# A session keeps the service descriptions that it has read, which take long to read, but it must
+# not make two clients at the same time.
+_making = threading.Lock()
+
+
+@cache
 def session() -> boto3.Session:
-    """A session of the root user of the embedded account."""
+    """The session of the root user of the embedded account."""
     return boto3.Session(
         aws_access_key_id=ACCESS_KEY_ID,
         aws_secret_access_key=SECRET_ACCESS_KEY,
@@ -30,8 +37,14 @@ def session() -> boto3.Session:
 @cache
 def client(service: str, endpoint: str) -> Any:
     """A client of one service, e.g. `client("s3", endpoint)`; made once, safe in threads."""
-    make: Any = session().client
-    return make(service, endpoint_url=endpoint, config=CONFIG)
+    return make_client(service, endpoint, CONFIG)
+
+
+def make_client(service: str, endpoint: str, config: Config) -> Any:
+    """A new client with settings of its own."""
+    with _making:
+        make: Any = session().client
+        return make(service, endpoint_url=endpoint, config=config)
 
 
 def environment(endpoint: str) -> dict[str, str]:

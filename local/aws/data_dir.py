@@ -25,6 +25,10 @@ class DataDir:
         return self.root / "state"
 
     @property
+    def journal(self) -> Path:
+        return self.root / "journal"
+
+    @property
     def objects(self) -> Path:
         return self.root / "s3"
 
@@ -56,7 +60,8 @@ class DataDir:
         """Makes the directories; what an earlier run derived from the state is dropped."""
         for derived in (self.scratch, self.runtime_site):
             shutil.rmtree(derived, ignore_errors=True)
-        for path in (self.state, self.objects, self.scratch, self.runtime_site, self.logs):
+        kept = (self.state, self.journal, self.objects, self.logs)
+        for path in (*kept, self.scratch, self.runtime_site):
             path.mkdir(parents=True, exist_ok=True)
 
 

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from botocore.config import Config
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from local.aws import assembly
 from local.aws.assembly import Asset, Place, Stack
-from local.aws.client import client
+from local.aws.client import CONFIG, client, make_client
 from local.aws.errors import DeployError, LocalAWSError
 from local.aws.settings import REGION
 from local.aws.stacks import StackDeployer
@@ -79,8 +80,10 @@ def _deploy_stack(
 
 
 def _account(endpoint: str) -> str:
+    # Who forgot to start the server wants to know it at once, without retries.
+    sts = make_client("sts", endpoint, CONFIG.merge(Config(retries={"total_max_attempts": 1})))
     try:
-        return str(client("sts", endpoint).get_caller_identity()["Account"])
+        return str(sts.get_caller_identity()["Account"])
     except EndpointConnectionError as nobody:
         raise DeployError(
             f"nothing answers at {endpoint}: start the embedded AWS first (python -m local.aws)"

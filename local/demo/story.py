@@ -153,7 +153,7 @@ class Story:
         if found:
             raise DemoFailedError("\n".join(["the pod is not what it was:", *found[:40]]))
         version = pod_shell.run(self.api, self.pod_id, script="cat /tmp/started").decode().strip()
-        self.say(f"  the startup script ran here; the installed package answers:")
+        self.say("  the startup script ran here; the installed package answers:")
         for line in version.splitlines():
             self.say(f"    {line}")
         pod = self.api.get(f"/v1/pods/{self.pod_id}")

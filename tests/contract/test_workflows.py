@@ -13,7 +13,7 @@ import pytest
 from podferry.adapters.aws.workflows import StepFunctionsWorkflows
 from podferry.adapters.memory.workflows import Answer, MemoryWorkflows, Start
 from podferry.domain.errors import InternalError
-from podferry.ports.workflows import Workflow, Workflows
+from podferry.ports.workflows import ExecutionStatus, Workflow, Workflows
 from tests.contract.embedded import REGION, EmbeddedAws, unique
 
 ACCOUNT = "000000000000"
@@ -165,13 +165,13 @@ def bench(request: pytest.FixtureRequest) -> Bench:
 
 
 def test_an_execution_runs_until_it_ends(bench: Bench) -> None:
-    assert not bench.workflows.is_running(Workflow.STOP, "op_1")
+    assert bench.workflows.status(Workflow.STOP, "op_1") == ExecutionStatus.MISSING
 
     bench.workflows.start(Workflow.STOP, "op_1", "op_1")
-    assert bench.workflows.is_running(Workflow.STOP, "op_1")
+    assert bench.workflows.status(Workflow.STOP, "op_1") == ExecutionStatus.RUNNING
 
     bench.end(Workflow.STOP, "op_1")
-    assert not bench.workflows.is_running(Workflow.STOP, "op_1")
+    assert bench.workflows.status(Workflow.STOP, "op_1") == ExecutionStatus.ENDED
 
 
 def test_promise_10_a_start_of_the_same_name_is_success_and_starts_nothing(bench: Bench) -> None:
@@ -181,15 +181,15 @@ def test_promise_10_a_start_of_the_same_name_is_success_and_starts_nothing(bench
     bench.workflows.start(Workflow.STOP, "op_1", "op_1")
 
     assert bench.starts() == [Start(Workflow.STOP, "op_1", "op_1")]
-    assert not bench.workflows.is_running(Workflow.STOP, "op_1")
+    assert bench.workflows.status(Workflow.STOP, "op_1") == ExecutionStatus.ENDED
 
 
 def test_one_name_in_two_workflows_is_two_executions(bench: Bench) -> None:
     bench.workflows.start(Workflow.LAUNCH, "op_1", "op_1")
     bench.workflows.start(Workflow.STOP, "op_1-2", "op_1")
 
-    assert bench.workflows.is_running(Workflow.LAUNCH, "op_1")
-    assert not bench.workflows.is_running(Workflow.STOP, "op_1")
+    assert bench.workflows.status(Workflow.LAUNCH, "op_1") == ExecutionStatus.RUNNING
+    assert bench.workflows.status(Workflow.STOP, "op_1") == ExecutionStatus.MISSING
     assert sorted(start.name for start in bench.starts()) == ["op_1", "op_1-2"]
     assert {start.operation_id for start in bench.starts()} == {"op_1"}
 

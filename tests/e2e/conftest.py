@@ -10,7 +10,7 @@ from local.stack import LocalStack
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from deployment import Deployment, User  # noqa: E402
+from deployment import Deployment, User
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -4,6 +4,7 @@ import pytest
 from deployment import Deployment, User
 
 from local.api import Api
+from local.stack import CONTROL_STACK
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
@@ -15,9 +16,6 @@ def test_a_second_start_finds_its_state(deployment: Deployment, user: User, is_c
     if is_clean:
         stack.aws.stop()
     else:
-        import time
-
-        time.sleep(1.5)
         stack.aws.kill()
     stack.start_aws()
     assert stack.api_url == address
@@ -33,7 +31,6 @@ def test_the_description_and_its_page_are_served_without_a_key(deployment: Deplo
 def test_promise_17_the_schedule_sleeps_when_nothing_runs(
     deployment: Deployment, user: User
 ) -> None:
-    from local.stack import CONTROL_STACK
 
     rule = deployment.stack.outputs[CONTROL_STACK]["ReconcilerRuleName"]
     events = deployment.aws("events")

@@ -24,7 +24,7 @@ def a_tree(root: Path) -> Sources:
     sources = Sources(root)
     sources.bootstrap_script.parent.mkdir(parents=True)
     sources.bootstrap_script.write_text("#!/bin/sh\n")
-    sources.agent_bundle.parent.mkdir(parents=True)
+    sources.agent_bundle.parent.mkdir(parents=True, exist_ok=True)
     sources.agent_bundle.write_bytes(b"a bundle")
     for target in Target:
         packages = sources.vendor_layer(target) / "python"

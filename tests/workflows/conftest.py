@@ -7,9 +7,14 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from world import World  # noqa: E402
+from world import World
 
 
 @pytest.fixture
 def world() -> World:
     return World()
+
+
+@pytest.fixture(autouse=True)
+def _no_network(socket_disabled: None) -> None:
+    """Everything happens in this process."""

@@ -8,6 +8,7 @@ from world import Crash, World
 
 from podferry.domain.errors import ConflictError
 from podferry.domain.machine import FINAL_STATES, Machine
+from podferry.domain.offer import Requirements
 from podferry.domain.operation import Cause, Operation, OperationState
 from podferry.domain.pod import Pod, PodState
 
@@ -136,7 +137,6 @@ def test_promise_10_a_stop_whose_execution_dies_anywhere_is_finished(world, stat
 def test_promise_10_a_move_whose_executions_die_anywhere_is_finished(world, state):
     pod = world.launch()
     world.box.volume = {"a": "1"}
-    from podferry.domain.offer import Requirements
 
     operation = world.app.move_pod.ask(
         world.account.id, pod.id, Requirements(providers=("beta",)), Cause.USER

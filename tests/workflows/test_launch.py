@@ -2,16 +2,20 @@
 
 import pytest
 
+from podferry.domain.command import CommandKind
 from podferry.domain.errors import (
     NoCapacityError,
+    ProviderBusyError,
     ProviderRefusedError,
     VolumeBusyError,
     WrongStateError,
 )
 from podferry.domain.machine import Machine, MachineState
+from podferry.domain.offer import Requirements
 from podferry.domain.operation import Cause, OperationState
-from podferry.domain.pod import PodState
+from podferry.domain.pod import PodState, RunSpec
 from podferry.domain.snapshot import SnapshotKind, object_key
+from podferry.services.pods import NewPod
 
 
 def test_a_launch_passes_every_state_and_ends_running(world):
@@ -92,10 +96,6 @@ def test_a_provider_that_refuses_does_not_stop_a_start_elsewhere(world):
 def test_case_p7_a_contract_dearer_than_the_cap_is_given_back(world):
     pod = world.launch()
     world.stop(pod)
-    original = world.alpha.list_offers
-    cheap = world.alpha.price
-    world.alpha.list_offers = lambda wanted: original(wanted)
-    world.alpha.price = cheap
 
     def bump(request, create=world.alpha.create):
         world.alpha.price = 900_000
@@ -121,9 +121,6 @@ def test_two_starts_at_once_one_wins_and_the_other_is_refused(world):
 
 
 def test_promise_05_a_volume_in_use_by_another_pod_is_refused(world):
-    from podferry.domain.offer import Requirements
-    from podferry.domain.pod import RunSpec
-    from podferry.services.pods import NewPod
 
     pod = world.launch()
     with pytest.raises(VolumeBusyError):
@@ -203,7 +200,6 @@ def test_case_r3_a_machine_that_goes_silent_during_restore_is_replaced(world):
 
 
 def test_a_startup_script_that_fails_is_the_users_failure_and_is_not_tried_elsewhere(world):
-    from podferry.domain.command import CommandKind
 
     pod = world.create()
     world.run(until=lambda: len(world.boxes()) == 1)
@@ -226,7 +222,6 @@ def test_promise_04_a_machine_whose_agent_registers_before_the_create_is_settled
 
 
 def test_a_provider_that_stays_busy_ends_the_launch_with_nothing_left(world):
-    from podferry.domain.errors import ProviderBusyError
 
     for cloud in (world.alpha, world.beta):
         cloud.create_raises = [ProviderBusyError("busy") for _ in range(50)]
@@ -254,13 +249,8 @@ def test_a_cancel_while_the_outcome_of_a_create_is_unknown_leaves_nothing_standi
 
 
 def test_a_pod_made_without_starting_can_be_started_later(world):
-    from podferry.domain.offer import Requirements
-    from podferry.domain.pod import RunSpec
-    from podferry.services.pods import NewPod
 
-    new = NewPod(
-        name="later", spec=RunSpec(image="a"), requirements=Requirements(), start=False
-    )
+    new = NewPod(name="later", spec=RunSpec(image="a"), requirements=Requirements(), start=False)
     pod, operation = world.app.create_pod.create(world.account.id, new)
     assert operation is None
     assert world.start(pod).state == OperationState.SUCCEEDED

@@ -23,12 +23,10 @@ from podferry.adapters.memory.surroundings import (
     SeededRandomness,
 )
 from podferry.bootstrap import Application
-from podferry.domain.account import Account
 from podferry.domain.command import Command, CommandKind, CommandState
 from podferry.domain.entity import Entity
 from podferry.domain.errors import (
     EpochStaleError,
-    NotGoneYetError,
     OutcomeUnknownError,
     PodferryError,
     ProviderBusyError,
@@ -42,7 +40,7 @@ from podferry.domain.snapshot import Snapshot, SnapshotKind, StoredObject
 from podferry.domain.volume import Volume
 from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView, ViewState
 from podferry.ports.store import Change, Store
-from podferry.ports.workflows import Workflow
+from podferry.ports.workflows import ExecutionStatus, Workflow
 from podferry.services.agent.heartbeat import Beat, CommandReport
 from podferry.services.agent.objects import WantedObject
 from podferry.services.agent.register import RegisterRequest
@@ -100,9 +98,12 @@ class EngineWorkflows:
     def start(self, workflow: Workflow, name: str, operation_id: str) -> None:
         self._engine.start(workflow, name, {"operation_id": operation_id})
 
-    def is_running(self, workflow: Workflow, name: str) -> bool:
+    def status(self, workflow: Workflow, name: str) -> ExecutionStatus:
         execution = self._engine.executions.get(name)
-        return execution is not None and execution.status == "RUNNING"
+        if execution is None:
+            return ExecutionStatus.MISSING
+        is_running = execution.status == "RUNNING"
+        return ExecutionStatus.RUNNING if is_running else ExecutionStatus.ENDED
 
     def succeed(self, task_token: str, output: dict[str, Any]) -> bool:
         wait = self._engine.waiting(task_token)

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from podferry_agent import AGENT_VERSION
 from podferry_agent.snapshot.chunks import ChunkTable, Pack, chunk_id
 from podferry_agent.snapshot.describe import describe_directory, describe_special
-from podferry_agent.snapshot.errors import CaptureFailedError
+from podferry_agent.snapshot.errors import CaptureFailedError, InvalidSpecError
 from podferry_agent.snapshot.manifest import (
     ManifestReader,
     ManifestWriter,
@@ -71,6 +71,8 @@ class _Parent:
         if spec.parent is None:
             return
         self.root = load_root(store, spec.parent)
+        if self.root.kind != spec.kind:
+            raise InvalidSpecError(f"the parent {spec.parent} is of kind {self.root.kind}")
         reader = ManifestReader(store, self.root, state.pages)
         entries = list(reader.entries())
         self.table = reader.table

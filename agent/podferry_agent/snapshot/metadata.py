@@ -29,6 +29,7 @@ _REFUSED = (
     errno.ENOSPC,
     errno.E2BIG,
     errno.ERANGE,
+    errno.ENAMETOOLONG,
 )
 
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from podferry_agent.snapshot import posix
 from podferry_agent.snapshot.errors import (
@@ -39,6 +40,7 @@ from podferry_agent.snapshot.verify import TreeVerifier
 from podferry_agent.snapshot.warning import Warnings
 
 _ATTEMPTS = 2
+_LDCONFIG = Path("/sbin/ldconfig")
 _LDCONFIG_SECONDS = 60
 
 
@@ -48,17 +50,17 @@ def _no_step(_: str) -> None:
 
 def run_ldconfig() -> str | None:
     """The box's own ldconfig: the captured cache does not know this machine's driver."""
+    if not _LDCONFIG.exists():
+        return None  # a box without glibc has no cache to renew
     try:
         done = subprocess.run(
-            ["/sbin/ldconfig"],
+            [_LDCONFIG],
             env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_LDCONFIG_SECONDS,
             check=False,
         )
-    except FileNotFoundError:
-        return None  # a box without glibc has no cache to renew
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return None if done.returncode == 0 else done.stderr.decode(errors="replace")[:500]

@@ -13,6 +13,7 @@ from local.aws.shims import (
     execution_start,
     front_door,
     guard,
+    item_journal,
     logs,
     metrics,
     parallel,
@@ -46,7 +47,9 @@ def apply_all(settings: Settings) -> None:
     parallel.apply()
     task_tokens.apply()
     resource_arns.apply()
-    saver.apply()
-    deployer.apply(state_files.apply())
+    changes = saver.apply()
+    files = state_files.apply()
+    deployer.apply(files)
+    item_journal.apply(settings, files, changes)
     schedules.apply()
     front_door.apply(settings)

@@ -8,7 +8,7 @@ service that is loaded, used or not; the next start then loads all of those agai
 # A shim reaches into private names by its nature; `guard` checks that they exist.
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,11 @@ class StateFiles:
     def __init__(self) -> None:
         self._pristine: dict[str, str] = {}
         self._withheld: set[str] = set()
+        self._followers: dict[str, Callable[[], None]] = {}
+
+    def when_written(self, service: str, follow: Callable[[], None]) -> None:
+        """Has something done each time when the state of a service is safely in its file."""
+        self._followers[service] = follow
 
     def withhold(self, service: str) -> None:
         """Leaves the file of a service alone, because its state is not loaded yet."""
@@ -48,6 +53,8 @@ class StateFiles:
         draft = path.with_suffix(".json.tmp")
         draft.write_text(text)
         draft.replace(path)
+        if follow := self._followers.get(service):
+            follow()
 
 
 def apply() -> StateFiles:

@@ -316,5 +316,8 @@ def test_a_spec_that_makes_no_sense_is_refused(bench: Bench) -> None:
     with pytest.raises(CaptureFailedError, match="cannot be opened"):
         bench.capture("nowhere", "snap_1")
     bench.make("pod")
+    bench.capture("pod", "snap_0")
+    with pytest.raises(InvalidSpecError, match="the parent snap_0 is of kind volume"):
+        Bench(bench.base, "environment").capture("pod", "snap_1", parent="snap_0")
     with pytest.raises(InvalidRuleError):
         bench.capture("pod", "snap_1", user_rules=("forget /x",))

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -21,11 +22,16 @@ SIZES = st.sampled_from([0, 1, 100, 4096, 70_000, 1_200_000])
 Action = Callable[[bytes], None]
 
 
+def new_file(path: bytes) -> BinaryIO:
+    """Never an existing one: opening a FIFO would wait for its other end."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    return open(path, "xb")
+
+
 def write(path: bytes, size: int, seed: int) -> Action:
     def action(root: bytes) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(root + path)
-        with open(root + path, "wb") as file:
+        with new_file(root + path) as file:
             file.write((b"%d" % seed * size)[:size])
 
     return action
@@ -41,7 +47,7 @@ def overwrite(path: bytes, seed: int) -> Action:
 
 def sparse(path: bytes, at: int) -> Action:
     def action(root: bytes) -> None:
-        with open(root + path, "wb") as file:
+        with new_file(root + path) as file:
             file.truncate(1 << 20)
             file.seek(at)
             file.write(b"data")

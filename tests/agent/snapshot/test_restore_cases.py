@@ -120,6 +120,47 @@ def test_a_directory_with_a_mount_in_it_stays_and_its_names_lead_to_the_new_file
     assert not (live / "lib/old").exists()
 
 
+_OVERLAY_AND_RESTORE = """
+import subprocess, sys
+from pathlib import Path
+base = sys.argv[1]
+subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+subprocess.run(["mount", "-t", "tmpfs", "tmpfs", f"{base}/layers"], check=True)
+for name in ("upper", "work"):
+    Path(base, "layers", name).mkdir()
+options = f"lowerdir={base}/lower,upperdir={base}/layers/upper,workdir={base}/layers/work"
+subprocess.run(["mount", "-t", "overlay", "overlay", "-o", options, f"{base}/live"], check=True)
+from tests.agent.snapshot.conftest import Bench
+bench = Bench(Path(base), kind="environment")
+outcome = bench.restore("live", "snap_1")
+assert outcome.warnings == [], outcome.warnings
+assert bench.verify("live", "snap_1") == []
+assert bench.differences("pod", "live") == [], bench.differences("pod", "live")
+"""
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("source", "target"), [(make_merged, make_split), (make_split, make_merged)]
+)
+def test_directories_of_an_overlays_lower_layer_are_converted_too(
+    environment: Bench, source: Callable[[Path], None], target: Callable[[Path], None]
+) -> None:
+    """An overlay refuses to rename those: EXDEV."""
+    bench = environment
+    source(bench.make("pod"))
+    bench.capture("pod", "snap_1")
+    target(bench.make("lower"))
+    for name in ("live", "layers"):
+        bench.make(name)
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = ["unshare", "--mount", sys.executable, "-c", _OVERLAY_AND_RESTORE, str(bench.base)]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    if "unshare failed" in done.stderr or "wrong fs type" in done.stderr:
+        pytest.skip("mount namespaces or overlays are not allowed here")
+    assert done.returncode == 0, done.stderr
+
+
 def test_what_the_base_has_and_the_snapshot_has_not_is_deleted(environment: Bench) -> None:
     pod = environment.make("pod")
     (pod / "etc").mkdir()

@@ -1,12 +1,16 @@
 """One embedded AWS with the test app deployed, for all tests of this folder."""
 
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +65,31 @@ def eventually(question: Callable[[], Any], seconds: float = 15.0) -> Any:
 
 
 @pytest.fixture(scope="session")
-def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The test app's cloud assembly, made by the CDK without its command line."""
-    out = tmp_path_factory.mktemp("assembly") / "cdk.out"
+def assembly(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The test app's cloud assembly; kept between runs, because the CDK takes 8 seconds."""
+    kept = Path(pytestconfig.cache.mkdir("test-app")) / _fingerprint(APP.parent)
+    if not kept.exists():
+        made = _synthesize(tmp_path_factory.mktemp("assembly") / "cdk.out")
+        with tempfile.TemporaryDirectory(dir=kept.parent) as draft:
+            copied = shutil.copytree(made, Path(draft, "copied"))
+            try:
+                copied.rename(kept)
+            except OSError:
+                assert kept.exists()  # Another run was faster.
+    return kept
+
+
+def _fingerprint(sources: Path) -> str:
+    digest = hashlib.sha256(f"{sys.version} {version('aws-cdk-lib')}".encode())
+    for path in sorted(sources.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(f"{path.relative_to(sources)} {path.stat().st_size} ".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _synthesize(out: Path) -> Path:
+    """Runs the CDK without its command line."""
     node = Path(sys.prefix, "lib", f"python3.{sys.version_info.minor}", "site-packages")
     environment = os.environ | {
         "CDK_OUTDIR": str(out),
@@ -73,6 +99,22 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [sys.executable, str(APP)], env=environment, check=True, timeout=120, capture_output=True
     )
     return out
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data directory for a server of the test's own."""
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def running() -> Iterator[list[EmbeddedAWS]]:
+    """The servers a test started; what still runs at its end is ended."""
+    servers: list[EmbeddedAWS] = []
+    yield servers
+    for server in servers:
+        if server.server.is_alive:
+            server.stop()
 
 
 @pytest.fixture(scope="session")

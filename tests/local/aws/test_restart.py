@@ -2,37 +2,23 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import urllib3
 
-from local.aws.deploy import deploy
+from local.aws.deploy import Outputs, deploy
 from local.processes import REPOSITORY
 
 from .conftest import EmbeddedAWS, eventually, start
 
 SAVED_WITHIN_SECONDS = 5
 GONE_WITHIN_SECONDS = 3
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def running(data: Path) -> Iterator[list[EmbeddedAWS]]:
-    """The servers a test started; what still runs at its end is ended."""
-    servers: list[EmbeddedAWS] = []
-    yield servers
-    for server in servers:
-        if server.server.is_alive:
-            server.stop()
 
 
 def _put(server: EmbeddedAWS, table: str, name: str) -> None:
@@ -51,15 +37,30 @@ def _is_alive(pid: int) -> bool:
     return False
 
 
-def test_sigkill_right_after_a_deployment_keeps_all_of_it(
-    data: Path, running: list[EmbeddedAWS], assembly: Path, http: urllib3.PoolManager
-) -> None:
-    server = start(data)
-    running.append(server)
-    deploy(assembly, server.endpoint, lambda _: None)
-    server.server.kill()
+@dataclass(frozen=True)
+class Killed:
+    """What a server left that was killed right after a deployment."""
 
-    again = start(data)
+    data: Path
+    outputs: Outputs
+
+
+@pytest.fixture(scope="module")
+def killed(assembly: Path, tmp_path_factory: pytest.TempPathFactory) -> Killed:
+    server = start(tmp_path_factory.mktemp("killed") / "data")
+    outputs = deploy(assembly, server.endpoint, lambda _: None)
+    server.server.kill()
+    return Killed(server.data, outputs)
+
+
+def test_sigkill_right_after_a_deployment_keeps_all_of_it(
+    killed: Killed,
+    data: Path,
+    running: list[EmbeddedAWS],
+    assembly: Path,
+    http: urllib3.PoolManager,
+) -> None:
+    again = start(shutil.copytree(killed.data, data))
     running.append(again)
     changes: list[str] = []
     deploy(assembly, again.endpoint, changes.append)
@@ -69,22 +70,19 @@ def test_sigkill_right_after_a_deployment_keeps_all_of_it(
 
 
 def test_sigkill_keeps_state_and_leaves_no_process(
-    data: Path, running: list[EmbeddedAWS], assembly: Path, http: urllib3.PoolManager
+    killed: Killed, data: Path, running: list[EmbeddedAWS], http: urllib3.PoolManager
 ) -> None:
-    server = start(data)
+    server = start(shutil.copytree(killed.data, data))
     running.append(server)
-    outputs = deploy(assembly, server.endpoint, lambda _: None)
-    table, flow = outputs["TinyData"]["TableName"], outputs["TinyFlow"]["FlowArn"]
+    table, flow = killed.outputs["TinyData"]["TableName"], killed.outputs["TinyFlow"]["FlowArn"]
     execution = server.client("stepfunctions").start_execution(
         stateMachineArn=flow, name="op-1", input='{"kind": "wait", "seconds": 60}'
     )["executionArn"]
     worker = json.loads(http.request("GET", f"{server.api_front}/open").data)["pid"]
-    _put(server, table, "kept")
-    rows = data / "state" / "dynamodb.json"
-    eventually(lambda: rows.exists() and '"kept"' in rows.read_text(), SAVED_WITHIN_SECONDS)
     flows = data / "state" / "stepfunctions.json"
     eventually(lambda: flows.exists() and "op-1" in flows.read_text(), SAVED_WITHIN_SECONDS)
 
+    _put(server, table, "kept")
     server.server.kill()
     eventually(lambda: not _is_alive(worker), GONE_WITHIN_SECONDS)
     again = start(data)
@@ -141,6 +139,17 @@ def test_damaged_port_file_is_a_clear_error(data: Path) -> None:
 
     assert refused.returncode == 2
     assert "ports.json is not readable" in refused.stderr
+
+
+def test_damaged_journal_is_a_clear_error_and_not_a_loss(data: Path) -> None:
+    (data / "journal").mkdir(parents=True)
+    (data / "journal" / "00000001.jsonl").write_bytes(b"[]\n[{\n")
+
+    refused = _run("--data", str(data))
+
+    assert refused.returncode == 2
+    assert "line 2 of" in refused.stderr
+    assert "00000001.jsonl is damaged" in refused.stderr
 
 
 def test_front_door_says_that_nothing_is_deployed(

@@ -12,14 +12,22 @@ class Workflow(StrEnum):
     MOVE = "move"
 
 
+class ExecutionStatus(StrEnum):
+    """What became of an execution."""
+
+    MISSING = "missing"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
 class Workflows(Protocol):
     """Executions are named after operations, tokens belong to waiting steps."""
 
     def start(self, workflow: Workflow, name: str, operation_id: str) -> None:
         """Start an execution; if one of that name exists already, that is success."""
 
-    def is_running(self, workflow: Workflow, name: str) -> bool:
-        """Whether the execution exists and has not ended."""
+    def status(self, workflow: Workflow, name: str) -> ExecutionStatus:
+        """What became of the execution of this name. May lag a moment behind `start`."""
 
     def succeed(self, task_token: str, output: dict[str, Any]) -> bool:
         """Answer a waiting step; `False` if nobody waits for this token any more."""

@@ -2,19 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 from podferry.domain.machine import Machine
 from podferry.domain.operation import Operation, execution_name
 from podferry.domain.pod import Pod
 from podferry.ports.store import Change, Update
 from podferry.ports.surroundings import Signals
-from podferry.ports.workflows import Workflows
+from podferry.ports.workflows import ExecutionStatus, Workflows
 from podferry.services.operations import WORKFLOW_OF, Operations
 from podferry.services.records import Records
-
-YOUNG = timedelta(seconds=15)
-"""An operation that was just stored may not have its execution yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +34,13 @@ class Reconcile:
         return {"restarted": restarted}
 
     def _restart(self, listed: Operation) -> bool:
-        if self.records.now() - listed.created_at < YOUNG:
+        status = self.workflows.status(WORKFLOW_OF[listed.kind], execution_name(listed))
+        if status == ExecutionStatus.RUNNING:
             return False
-        workflow = WORKFLOW_OF[listed.kind]
-        if self.workflows.is_running(workflow, execution_name(listed)):
-            return False
+        if status == ExecutionStatus.MISSING:
+            # Its starter died, or is about to start it: the same name twice is one execution.
+            self.operations.launch_execution(listed)
+            return True
 
         def plan() -> Sequence[Change]:
             fresh = self.operations.load(listed.id)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from podferry.adapters.aws.errors import aws_errors, code_of
-from podferry.ports.workflows import Workflow
+from podferry.ports.workflows import ExecutionStatus, Workflow
 
 if TYPE_CHECKING:
     from podferry.adapters.aws.clients import AwsClients
@@ -38,7 +38,7 @@ class StepFunctionsWorkflows:
                 if code_of(error) != "ExecutionAlreadyExists":
                     raise
 
-    def is_running(self, workflow: Workflow, name: str) -> bool:
+    def status(self, workflow: Workflow, name: str) -> ExecutionStatus:
         with aws_errors(f"look up {name}"):
             try:
                 execution = self._clients.stepfunctions.describe_execution(
@@ -46,9 +46,11 @@ class StepFunctionsWorkflows:
                 )
             except ClientError as error:
                 if code_of(error) == "ExecutionDoesNotExist":
-                    return False
+                    return ExecutionStatus.MISSING
                 raise
-        return execution["status"] in {"RUNNING", "PENDING_REDRIVE"}
+        if execution["status"] in {"RUNNING", "PENDING_REDRIVE"}:
+            return ExecutionStatus.RUNNING
+        return ExecutionStatus.ENDED
 
     def succeed(self, task_token: str, output: dict[str, Any]) -> bool:
         return _answer(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from podferry.ports.workflows import Workflow
+from podferry.ports.workflows import ExecutionStatus, Workflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,11 @@ class MemoryWorkflows:
         if not self._exists(workflow, name):
             self.starts.append(Start(workflow, name, operation_id))
 
-    def is_running(self, workflow: Workflow, name: str) -> bool:
-        return self._exists(workflow, name) and (workflow, name) not in self._ended
+    def status(self, workflow: Workflow, name: str) -> ExecutionStatus:
+        if not self._exists(workflow, name):
+            return ExecutionStatus.MISSING
+        has_ended = (workflow, name) in self._ended
+        return ExecutionStatus.ENDED if has_ended else ExecutionStatus.RUNNING
 
     def _exists(self, workflow: Workflow, name: str) -> bool:
         return any((start.workflow, start.name) == (workflow, name) for start in self.starts)

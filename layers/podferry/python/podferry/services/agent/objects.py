@@ -13,6 +13,7 @@ from podferry.domain.errors import (
     NotFoundError,
     WrongStateError,
 )
+from podferry.domain.machine import Machine
 from podferry.domain.manifest import NeededObject
 from podferry.domain.pod import Pod
 from podferry.domain.principal import Principal
@@ -86,20 +87,30 @@ class SignDownloads:
             EpochStaleError: the machine is no longer its pod's.
         """
         machine = current_machine(self.records, principal)
-        pod = self.records.store.get(Pod, machine.pod_id)
-        snapshot = self.records.store.find(Snapshot, snapshot_id)
-        subjects = {pod.environment_id, pod.volume_id}
-        if snapshot is None or snapshot.subject_id not in subjects:
-            raise NotFoundError(f"no snapshot {snapshot_id} of pod {pod.id}")
-        if snapshot.state != SnapshotState.COMMITTED:
-            raise NotFoundError(f"snapshot {snapshot_id} is not committed")
-        self._check(snapshot, wanted)
+        snapshot = self._readable(machine, snapshot_id, wanted)
         return [
             self.objects.sign_download(
                 snapshot.kind, object_key(snapshot.account_id, one.snapshot_id, one.name)
             )
             for one in wanted
         ]
+
+    def _readable(
+        self, machine: Machine, snapshot_id: str, wanted: Sequence[WantedObject]
+    ) -> Snapshot:
+        pod = self.records.store.get(Pod, machine.pod_id)
+        snapshot = self.records.store.find(Snapshot, snapshot_id)
+        subjects = {pod.environment_id, pod.volume_id}
+        if snapshot is None or snapshot.subject_id not in subjects:
+            raise NotFoundError(f"no snapshot {snapshot_id} of pod {pod.id}")
+        if snapshot.state == SnapshotState.COMMITTED:
+            self._check(snapshot, wanted)
+            return snapshot
+        is_own = (snapshot.machine_id, snapshot.state) == (machine.id, SnapshotState.OPEN)
+        if is_own and set(wanted) == {WantedObject(snapshot_id, ROOT)}:
+            # An agent whose PUT of the root is answered "exists" reads back what is there.
+            return snapshot
+        raise NotFoundError(f"snapshot {snapshot_id} is not committed")
 
     def _check(self, snapshot: Snapshot, wanted: Sequence[WantedObject]) -> None:
         for one in wanted:

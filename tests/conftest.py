@@ -1,0 +1,20 @@
+"""How the suite is spread over processes: tests that share a server share a process."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent
+TOGETHER = ("e2e", "local/aws", "infra", "contract", "agent/bundle")
+"""Folders whose session fixtures are dear: a stack, an emulator, a synthesized template."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        folder = item.path.parent.relative_to(ROOT).as_posix()
+        for shared in TOGETHER:
+            if folder == shared or folder.startswith(f"{shared}/"):
+                item.add_marker(pytest.mark.xdist_group(shared))
+    # The longest group first, so that the processes end at about the same time.
+    items.sort(key=lambda item: not item.path.is_relative_to(ROOT / "e2e"))
