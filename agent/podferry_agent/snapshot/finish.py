@@ -1,13 +1,15 @@
 """The last pass of a swap: metadata of what was kept, and of directories, deepest first."""
 
 import errno
+import os
+from collections.abc import Iterable
 
 from podferry_agent.snapshot import posix
 from podferry_agent.snapshot.job import Job
 from podferry_agent.snapshot.model import BARE, Entry, sort_key
 from podferry_agent.snapshot.plan import Action
 from podferry_agent.snapshot.remove import GONE
-from podferry_agent.snapshot.tree import split_path
+from podferry_agent.snapshot.tree import Tree, split_path
 
 
 def finish_metadata(job: Job) -> None:
@@ -24,6 +26,22 @@ def finish_metadata(job: Job) -> None:
                 raise
             job.warnings.add("metadata_not_applied", path, error)
     job.tree.forget()
+
+
+def mend_directory_times(tree: Tree, entries: Iterable[Entry]) -> None:
+    """Set back the times of directories in which a program of the box wrote something."""
+    for entry in entries:
+        if not entry.is_directory or entry.bits & BARE:
+            continue
+        try:
+            with tree.directory(entry.path) as fd:
+                status = os.fstat(fd)
+                if status.st_mtime_ns != entry.mtime_ns:
+                    os.utime(fd, ns=(status.st_atime_ns, entry.mtime_ns))
+        except OSError as error:
+            # A directory that had to stay a link, or that a mount covers, was reported before.
+            if error.errno not in (*GONE, errno.EROFS, errno.EPERM):
+                raise
 
 
 def _is_under_kept(job: Job, path: bytes) -> bool:

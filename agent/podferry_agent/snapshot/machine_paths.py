@@ -48,6 +48,10 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "/etc/ld.so.preload",
         "/etc/ld.so.conf.d/*nvidia*",
     ),
+    "ldconfig writes it for this machine's driver": (
+        "/etc/ld.so.cache",
+        "/var/cache/ldconfig",
+    ),
     "belongs to the running kernel": (
         "/boot",
         "/lib/modules",

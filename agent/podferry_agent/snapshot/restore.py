@@ -14,7 +14,7 @@ from podferry_agent.snapshot.errors import (
     RestoreMismatchError,
     SnapshotCorruptError,
 )
-from podferry_agent.snapshot.finish import finish_metadata
+from podferry_agent.snapshot.finish import finish_metadata, mend_directory_times
 from podferry_agent.snapshot.job import Job
 from podferry_agent.snapshot.live import LiveTree
 from podferry_agent.snapshot.manifest import ManifestReader, Root, load_root
@@ -136,10 +136,15 @@ class _Restore:
         else:
             raise RestoreMismatchError([display(path) for path in wrong])
         if self._spec.kind == "environment" and self._spec.root == b"/":
-            problem = self._hooks.ldconfig()
-            if problem:
-                self._warnings.add("ldconfig_failed", b"sbin/ldconfig", problem)
+            self._renew_library_cache(entries, tree)
         self._state.note("restore", f"done {self._spec.snapshot_id}\n")
+
+    def _renew_library_cache(self, entries: list[Entry], tree: Tree) -> None:
+        """The driver's libraries differ by machine; what ldconfig writes must leave no trace."""
+        problem = self._hooks.ldconfig()
+        if problem:
+            self._warnings.add("ldconfig_failed", b"sbin/ldconfig", problem)
+        mend_directory_times(tree, entries)
 
     def _round(
         self, root: Root, reader: ManifestReader, entries: list[Entry], tree: Tree

@@ -62,8 +62,9 @@ def test_a_whole_root_is_captured_and_restored_from_inside_without_proc(environm
     old = environment.root("old")
     trees.make_torture(old)
     (old / "sock").unlink()
-    for name in ("proc", "tmp", "workspace"):
+    for name in ("proc", "tmp", "workspace", "etc"):
         (old / name).mkdir(mode=0o755)
+    os.utime(old / "etc", ns=(1, 1))
     (old / "tmp/not-kept").write_bytes(b"x")
     fields = {"kind": "environment", "chunk_key": trees.KEY, "snapshot_id": "snap_1"}
 
@@ -76,7 +77,12 @@ def test_a_whole_root_is_captured_and_restored_from_inside_without_proc(environm
         os.chroot(new)
         os.chdir("/")
         ran: list[str] = []
-        hooks = RestoreHooks(ldconfig=lambda: ran.append("ldconfig"))
+
+        def ldconfig() -> None:
+            ran.append("ldconfig")
+            Path("/etc/ld.so.cache").write_bytes(b"of this machine")
+
+        hooks = RestoreHooks(ldconfig=ldconfig)
         restore(RestoreSpec(**fields), store, ignore, threading.Event(), hooks)  # type: ignore[arg-type]
         return ",".join(ran)
 
@@ -87,7 +93,7 @@ def test_a_whole_root_is_captured_and_restored_from_inside_without_proc(environm
     os.close(outside)
     left, right = (trees.snapshot_of_disk(environment.tree(name)) for name in ("old", "new"))
     for disk in (left, right):
-        for path in [p for p in disk if p.startswith((b".podferry", b"tmp/"))]:
+        for path in [p for p in disk if p.startswith((b".podferry", b"tmp/", b"etc/ld.so.cache"))]:
             disk.pop(path)
     left.pop(b"")
     right.pop(b"")
