@@ -17,11 +17,12 @@ help: ## List these commands
 setup: $(READY) ## Make the virtual environment with everything pinned
 
 $(READY): requirements.txt requirements-uv.txt
+	@command -v $(PYTHON) > /dev/null || { echo "podferry: there is no $(PYTHON): install Python 3.11 or newer, or say make PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "podferry: Python 3.11 or newer is needed, this is " + sys.version.split()[0] + "; say make PYTHON=/path/to/python3.11")'
 	@echo "setting up $(VENV) (once)"
 	@$(PYTHON) -m venv $(VENV) || { echo "podferry: 'python3 -m venv' failed; on Debian and Ubuntu install the package python3-venv"; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.txt
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.txt
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements.txt
 	@touch $@
 
 build: setup ## Build the agent's bundle, the layers and the template for this machine
@@ -34,11 +35,11 @@ build-lambda: setup ## Build the bundle and the layers for AWS Lambda
 synth: build-lambda ## Synthesize the CDK app for AWS into cdk.out
 	@$(BIN)/python app.py
 
-run: setup ## Run Podferry on this machine until Ctrl-C
-	@$(BIN)/python -m local run
+run: setup ## Run Podferry on this machine until Ctrl-C (ARGS="--help" lists options)
+	@$(BIN)/python -m local run $(ARGS)
 
 demo: setup ## Launch, stop, start elsewhere, compare, move back: the main job in one go
-	@$(BIN)/python -m local.demo
+	@$(BIN)/python -m local.demo $(ARGS)
 
 test: setup ## Run every test
 	@$(BIN)/python -m local build

@@ -9,7 +9,14 @@ from pathlib import Path
 from local.assembly import BuildError, synthesized
 from local.aws.errors import LocalAWSError
 from local.processes import ProcessError
-from local.stack import LocalStack, Ports, StackInfo, running_stack
+from local.stack import (
+    LocalStack,
+    Ports,
+    StackError,
+    StackInfo,
+    make_data_directory,
+    running_stack,
+)
 
 DEFAULT_DATA = Path(".podferry")
 
@@ -22,15 +29,16 @@ def main(arguments: list[str]) -> int:
             synthesized(_say)
             return 0
         return _serve(options)
-    except (BuildError, ProcessError, LocalAWSError) as error:
+    except (BuildError, ProcessError, LocalAWSError, StackError) as error:
         sys.stderr.write(f"podferry: {error}\n")
         return 1
 
 
 def _serve(options: argparse.Namespace) -> int:
+    make_data_directory(options.data)
     running = running_stack(options.data)
     if running is not None:
-        _say(f"a stack runs on {options.data} already, as process {running.pid}")
+        _say(f"a stack runs on {options.data} already (process {running.pid})")
         _introduce(running)
         return 0
     ended = threading.Event()
@@ -45,6 +53,7 @@ def _serve(options: argparse.Namespace) -> int:
     stack = LocalStack(options.data, _say, ports)
     try:
         _introduce(stack.start())
+        _say("Ctrl-C ends it. The state stays: the next start finds the pods.")
         stack.run_reconciler()
         while not ended.wait(1.0):
             _check_alive(stack)
@@ -62,21 +71,27 @@ def _check_alive(stack: LocalStack) -> None:
 def _introduce(info: StackInfo) -> None:
     auth = '-H "Authorization: Bearer $PODFERRY_KEY"'
     pod = '{"name": "first", "spec": {"image": "docker.io/library/debian:12"}}'
+    simulators = "\n".join(
+        f"  {name:10} {url}/state and {url}/bill: what the simulated provider knows"
+        for name, url in info.control_urls.items()
+    )
     _say(
         f"""
-Podferry is up (Ctrl-C ends it, the state stays).
+Podferry is up.
 
-  API      {info.api_url}
-  Swagger  {info.api_url}/docs
-  Key      {info.api_key}
-  Sims     {"  ".join(f"{name} {url}" for name, url in info.control_urls.items())}
+  API        {info.api_url}
+  Swagger    {info.api_url}/docs
+  Key        {info.api_key}
+{simulators}
 
-Try:
+Try, in another terminal:
 
   export PODFERRY_KEY={info.api_key}
   curl -s {auth} {info.api_url}/v1/offers
   curl -s {auth} -H 'Content-Type: application/json' -d '{pod}' {info.api_url}/v1/pods
   curl -s {auth} {info.api_url}/v1/pods
+
+README.md, "Use it", goes on from here.
 """
     )
 

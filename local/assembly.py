@@ -33,8 +33,15 @@ def synthesized(report: Report) -> Path:
     Raises:
         BuildError: a step failed.
     """
-    ASSEMBLY.parent.mkdir(exist_ok=True)
-    with (ASSEMBLY.parent / "local.lock").open("w") as lock:
+    try:
+        ASSEMBLY.parent.mkdir(exist_ok=True)
+        lock_file = (ASSEMBLY.parent / "local.lock").open("w")
+    except OSError as error:
+        raise BuildError(
+            f"{ASSEMBLY.parent} cannot be written ({error.strerror}): remove it, or run as the "
+            "user that it belongs to"
+        ) from error
+    with lock_file as lock:
         # Two stacks that start at once must not build into the same place.
         fcntl.flock(lock, fcntl.LOCK_EX)
         return _synthesized(report)

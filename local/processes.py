@@ -63,6 +63,7 @@ def start_server(name: str, module: Sequence[str], log: Path) -> Server:
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as errors:
+        begin = errors.tell()
         process = subprocess.Popen(
             [sys.executable, "-m", *module],
             cwd=REPOSITORY,
@@ -75,7 +76,7 @@ def start_server(name: str, module: Sequence[str], log: Path) -> Server:
     line = _first_line(process)
     if not line:
         Server(name=name, process=process, hello={}).kill()
-        raise ProcessError(f"{name} did not start; the end of {log}:\n{_tail(log)}")
+        raise ProcessError(f"{name} did not start; the end of {log}:\n{_tail(log, begin)}")
     return Server(name=name, process=process, hello=json.loads(line))
 
 
@@ -96,5 +97,7 @@ def _first_line(process: subprocess.Popen[bytes]) -> bytes:
     return line.splitlines()[0]
 
 
-def _tail(log: Path, lines: int = 15) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+def _tail(log: Path, begin: int, lines: int = 15) -> str:
+    """The last lines that were written behind byte `begin`: earlier starts wrote before it."""
+    said = log.read_bytes()[begin:].decode(errors="replace")
+    return "\n".join(said.splitlines()[-lines:])

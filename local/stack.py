@@ -11,6 +11,7 @@ Everything is kept below one data directory, so that a second start finds its st
 import json
 import os
 import secrets
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -30,6 +31,10 @@ Report = Callable[[str], None]
 CONTROL_STACK = "PodferryControl"
 STATE_STACK = "PodferryState"
 PROVIDERS = ("fluence", "vastai")
+
+
+class StackError(Exception):
+    """A stack cannot be what was asked for; the message says what to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +77,10 @@ class LocalStack:
         """Start every part; what is there from an earlier start is used again.
 
         Raises:
-            ProcessError, LocalAWSError, BuildError: says which part and why.
+            StackError, ProcessError, LocalAWSError, BuildError: says which part and why.
         """
-        self.data.mkdir(parents=True, exist_ok=True)
+        make_data_directory(self.data)
+        self._check_ports()
         assembly = synthesized(self._report)
         self.start_aws()
         for name in PROVIDERS:
@@ -117,7 +123,9 @@ class LocalStack:
             if server is not None:
                 self._report(f"ending {server.name}")
                 server.stop()
-        (self.data / "stack.json").unlink(missing_ok=True)
+        if self.info is not None:
+            # Without it this stack never got up, and the file may be of one that did.
+            (self.data / "stack.json").unlink(missing_ok=True)
 
     @property
     def api_url(self) -> str:
@@ -137,6 +145,12 @@ class LocalStack:
         """Run one round of the reconciler now, as its schedule does once a minute."""
         name = self.outputs[CONTROL_STACK]["ReconcilerFunctionName"]
         client("lambda", self.aws_endpoint).invoke(FunctionName=name, Payload=b"{}")
+
+    def _check_ports(self) -> None:
+        """Say which option is wrong; the servers know their ports by other names."""
+        kept = self._read("ports.json")
+        for name, port in asdict(self._ports).items():
+            check_port(port or kept.get(name, 0), f"--{name}-port")
 
     def _store_provider_keys(self) -> None:
         keys = {
@@ -209,12 +223,57 @@ def operator_token(secret: str) -> str:
     return text if text.startswith("pf_admin_") else f"pf_admin_{text}"
 
 
+def make_data_directory(data: Path) -> None:
+    """Make sure that this user can keep state there.
+
+    Raises:
+        StackError: the directory cannot be made or written.
+    """
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        reason = "" if os.access(data, os.R_OK | os.W_OK | os.X_OK) else "not yours to write"
+    except OSError as error:
+        reason = str(error.strerror)
+    if reason:
+        raise StackError(
+            f"state cannot be kept in {data.absolute()} ({reason}): choose another directory with "
+            "--data"
+        )
+
+
+def check_port(port: int, option: str) -> None:
+    """Do nothing if the port can be listened on; 0 always can.
+
+    Raises:
+        StackError: it is none, or another program has it.
+    """
+    try:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise StackError(
+            f"port {port} on 127.0.0.1 cannot be used ({reason}): end the program that has it, or "
+            f"choose another one with {option}"
+        ) from error
+
+
 def running_stack(data: Path) -> StackInfo | None:
-    """The stack that runs on this data directory already, if its API answers."""
+    """The stack that runs on this data directory already, if its API answers.
+
+    Raises:
+        StackError: what it left about itself makes no sense.
+    """
     path = data / "stack.json"
     if not path.exists():
         return None
-    info = StackInfo(**json.loads(path.read_text()))
+    try:
+        info = StackInfo(**json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise StackError(f"{path} is not readable ({error}): end its stack, delete it") from error
+    if not Path(f"/proc/{info.pid}").exists():
+        return None
     try:
         answer = httpx.get(f"{info.api_url}/openapi.json", timeout=5.0, trust_env=False)
     except httpx.TransportError:
@@ -224,7 +283,11 @@ def running_stack(data: Path) -> StackInfo | None:
 
 @contextmanager
 def stack_for_use(data: Path, report: Report) -> Iterator[StackInfo]:
-    """The stack that runs, or one that lives as long as the block."""
+    """The stack that runs, or one that lives as long as the block.
+
+    Raises:
+        StackError, ProcessError, LocalAWSError, BuildError: see `LocalStack.start`.
+    """
     info = running_stack(data)
     if info is not None:
         report(f"using the stack that runs at {info.api_url}")

@@ -25,7 +25,7 @@ class Capturing:
 
     def handle(self, context: CommandContext) -> dict[str, object]:
         args = CaptureArgs.parse(context.command.fields())
-        scope = TransferScope(args.snapshot_id, args.attempt_id)
+        scope = TransferScope(args.snapshot_id, args.attempt_id, args.parent)
         with self.open_store(scope, context.cancelled) as store:
             progress = ProgressReporter(context.report)
             try:

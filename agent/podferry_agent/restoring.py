@@ -52,7 +52,7 @@ class Restoring:
 
     def handle(self, context: CommandContext) -> dict[str, object]:
         args = RestoreArgs.parse(context.command.fields())
-        scope = TransferScope(args.snapshot_id, None)
+        scope = TransferScope(args.snapshot_id)
         # Only an environment replaces the box's programs; a volume is just files.
         guard = self.guard.closed() if args.kind == "environment" else nullcontext()
         with guard, self.open_store(scope, context.cancelled) as store:

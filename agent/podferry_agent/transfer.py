@@ -36,10 +36,22 @@ _ROOT = "root"
 
 @dataclass(frozen=True, slots=True)
 class TransferScope:
-    """The snapshot the URLs are asked for; `attempt_id` is set while it is being captured."""
+    """The snapshots the URLs are asked for.
+
+    A restore reads `snapshot_id`. A capture, which has an `attempt_id`, writes `snapshot_id` and
+    reads what its parent needs.
+    """
 
     snapshot_id: str
-    attempt_id: str | None
+    attempt_id: str | None = None
+    parent_id: str | None = None
+
+    def read_through(self, key: tuple[str, str]) -> str:
+        """The snapshot that gives the right to read this object."""
+        is_own_root = key == (self.snapshot_id, _ROOT)
+        if self.parent_id is None or is_own_root:
+            return self.snapshot_id
+        return self.parent_id
 
 
 class PresignedStore:
@@ -165,12 +177,19 @@ class PresignedStore:
     def _ask_downloads(
         self, keys: Sequence[tuple[str, str]]
     ) -> dict[tuple[str, str], DownloadGrant]:
-        body: dict[str, object] = {
-            "snapshot_id": self._scope.snapshot_id,
-            "objects": [{"snapshot_id": snapshot, "name": name} for snapshot, name in keys],
-        }
-        answer = self._api.post("/agent/v1/downloads", body, self._cancelled)
-        return DownloadGrant.parse_all(answer)
+        granted: dict[tuple[str, str], DownloadGrant] = {}
+        for outer in {self._scope.read_through(key) for key in keys}:
+            body: dict[str, object] = {
+                "snapshot_id": outer,
+                "objects": [
+                    {"snapshot_id": snapshot, "name": name}
+                    for snapshot, name in keys
+                    if self._scope.read_through((snapshot, name)) == outer
+                ],
+            }
+            answer = self._api.post("/agent/v1/downloads", body, self._cancelled)
+            granted |= DownloadGrant.parse_all(answer)
+        return granted
 
 
 class _Tries:

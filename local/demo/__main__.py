@@ -4,6 +4,8 @@ import argparse
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from local.aws.errors import LocalAWSError
 from local.demo.pod_shell import CommandFailedError
 from local.demo.story import DemoFailedError, Story
 from local.processes import ProcessError
-from local.stack import stack_for_use
+from local.stack import StackError, make_data_directory, stack_for_use
 
 DEFAULT_DATA = Path(".podferry")
 WHEEL_LIST = Path(__file__).parent / "wheel.txt"
@@ -26,8 +28,9 @@ FAILURES = (
     DemoFailedError,
     LocalAWSError,
     ProcessError,
+    StackError,
     TimeoutError,
-    httpx.TransportError,
+    httpx.HTTPError,
 )
 
 
@@ -43,26 +46,35 @@ def main(arguments: list[str]) -> int:
         sys.stdout.flush()
 
     try:
+        make_data_directory(options.data)
         wheel = fetch_wheel(options.data)
         with stack_for_use(options.data, say) as info:
             api = Api(info.api_url, info.api_key)
             story = Story(api=api, info=info, wheel=wheel, say=say)
-            for step in (
-                story.launch,
-                story.work,
-                story.stop,
-                story.start_elsewhere,
-                story.move_back,
-                story.tidy_up,
-            ):
-                step()
+            with left_pod_named(story, options.data):
+                story.play()
             show_timeline(story)
             api.close()
     except FAILURES as error:
         sys.stderr.write(f"demo: FAILED: {error}\n")
         return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("demo: interrupted\n")
+        return 130
     sys.stdout.write("demo: OK\n")
     return 0
+
+
+@contextmanager
+def left_pod_named(story: Story, data: Path) -> Iterator[None]:
+    """If the story ends early, say what it leaves behind and how to look at it."""
+    try:
+        yield
+    except BaseException:
+        if story.pod_id:
+            story.say(f"the pod {story.pod_id} stays as it is: look at it with `make run`")
+            story.say(f"logs are below {data / 'logs'}; removing {data} forgets everything")
+        raise
 
 
 def fetch_wheel(data: Path) -> Path:
@@ -78,7 +90,10 @@ def fetch_wheel(data: Path) -> Path:
             check=False,
         )
         if done.returncode != 0:
-            raise DemoFailedError(f"the demo's wheel cannot be fetched: {done.stderr.strip()}")
+            raise DemoFailedError(
+                "the package that is installed in the pod cannot be downloaded; the first run "
+                f"needs the package index: {done.stderr.strip()}"
+            )
     return next(folder.glob("*.whl"))
 
 

@@ -19,6 +19,7 @@ IMAGE = "docker.io/library/debian:12"
 FIRST, SECOND = "fluence", "vastai"
 STARTUP = "#!/bin/sh\n[ ! -x /opt/start.sh ] || exec /opt/start.sh\n"
 OPERATION_SECONDS = 300.0
+ENDED_PHASES = frozenset({"gone", "failed"})
 
 
 class DemoFailedError(Exception):
@@ -37,9 +38,22 @@ class Story:
     inventory: Inventory = field(default_factory=dict)
     timeline: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     costs: dict[str, int] = field(default_factory=dict)
+    earlier: dict[str, set[str]] = field(default_factory=dict)
+    """Instances that each provider knew before: they belong to other pods."""
+
+    def play(self) -> None:
+        """All of it."""
+        self.launch()
+        self.work()
+        self.stop()
+        self.start_elsewhere()
+        self.move_back()
+        self.tidy_up()
 
     def launch(self) -> None:
         """A new pod at the first provider."""
+        for provider in (FIRST, SECOND):
+            self.earlier[provider] = {each["id"] for each in self._instances(provider, "state")}
         self.say(f"launching a pod at {FIRST}")
         pod = self.api.post(
             "/v1/pods",
@@ -134,18 +148,33 @@ class Story:
         self.say(f"  receipt: machine cost {receipt['cost_microusd'] / 1e6:.6f} USD")
 
     def _check_released(self, provider: str, receipt: dict[str, Any]) -> None:
-        """The provider itself says that it has no machine of ours and has ended its bill."""
-        state = httpx.get(f"{self.info.control_urls[provider]}/state", trust_env=False).json()
-        standing = [i for i in state["instances"] if i["phase"] not in {"gone", "failed"}]
+        """The provider itself says that no machine of this pod is left and what it charged."""
+        standing = [
+            f"{each['id']} ({each['phase']})"
+            for each in self._rented(provider, "state")
+            if each["phase"] not in ENDED_PHASES
+        ]
         if standing:
-            raise DemoFailedError(f"{provider} still has {standing}")
-        bill = httpx.get(f"{self.info.control_urls[provider]}/bill", trust_env=False).json()
-        charged = self.costs[provider] = bill["total_micros"]
+            raise DemoFailedError(f"{provider} still has the instance {', '.join(standing)}")
+        charged = sum(each["cost_micros"] for each in self._rented(provider, "bill"))
+        self.costs[provider] = charged
         self.say(
-            f"  {provider}: no box left, billing ended; it charged {charged / 1e6:.6f} USD so far"
+            f"  {provider} says: no box left, billing ended, "
+            f"{charged / 1e6:.6f} USD charged for this pod so far"
         )
         if receipt["billed_to"] is None:
             raise DemoFailedError("the receipt does not close the bill")
+
+    def _rented(self, provider: str, page: str) -> list[dict[str, Any]]:
+        """What the provider says of the instances of this pod."""
+        found = self._instances(provider, page)
+        return [each for each in found if each["id"] not in self.earlier[provider]]
+
+    def _instances(self, provider: str, page: str) -> list[dict[str, Any]]:
+        """All instances on a page of the simulator's control surface, behind Podferry's back."""
+        answer = httpx.get(f"{self.info.control_urls[provider]}/{page}", trust_env=False)
+        instances: list[dict[str, Any]] = answer.raise_for_status().json()["instances"]
+        return instances
 
     def _check_equal(self, provider: str) -> None:
         found = differences(self.inventory, self._inventory())

@@ -18,6 +18,7 @@ from local.aws.shims import (
     metrics,
     parallel,
     resource_arns,
+    routes,
     runtime_client,
     saver,
     schedules,
@@ -40,6 +41,7 @@ def apply_all(settings: Settings) -> None:
     metrics.apply()
     concurrency.apply()
     cors.apply()
+    routes.apply()
     secure_transport.apply()
     write_once.apply()
     execution_start.apply()

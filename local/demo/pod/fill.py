@@ -20,7 +20,7 @@ def attempt(what: str, *call: object) -> None:
     try:
         function(*arguments)  # type: ignore[operator]
     except OSError as error:
-        NOTES.append(f"{what}: {error.strerror}")
+        NOTES.append(f"{what} ({error.strerror})")
 
 
 def checkpoints() -> None:
@@ -62,10 +62,10 @@ def odd_files(folder: Path) -> None:
     (folder / "empty-dir").mkdir(mode=0o500)
     owned = folder / "owned"
     owned.write_text("someone else's")
-    attempt("another owner", os.chown, owned, 1234, 2345)
-    attempt("an xattr", os.setxattr, plain, "user.note", b"\x00binary")
+    attempt("a file of another owner", os.chown, owned, 1234, 2345)
+    attempt("an extended attribute", os.setxattr, plain, "user.note", b"\x00binary")
     attempt("a FIFO", os.mkfifo, folder / "fifo")
-    attempt("a device", os.mknod, folder / "null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    attempt("a device file", os.mknod, folder / "null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
     os.utime(owned, ns=(-86_400_000_000_123, -86_400_000_000_123))
     deep = folder
     for _ in range(30):
@@ -90,8 +90,8 @@ def main() -> int:
     database()
     odd_files(WORKSPACE / "odd")
     environment()
-    for note in NOTES:
-        print(f"not possible on this machine: {note}")
+    for note in dict.fromkeys(NOTES):
+        print(f"left out, because boxes on this machine cannot make it: {note}")
     return 0
 
 

@@ -115,7 +115,7 @@ class FakeControlPlane:
             }
             return command_id
 
-    def wait_for(self, condition: Callable[[], Any], seconds: float = 15.0) -> Any:
+    def wait_for(self, condition: Callable[[], Any], seconds: float = 60.0) -> Any:
         """The first true value of `condition`, looked at whenever something changed."""
         deadline = time.monotonic() + seconds
         with self.changed:
@@ -125,18 +125,18 @@ class FakeControlPlane:
                 self.changed.wait(min(left, 0.1))
             return value
 
-    def wait_end(self, command_id: str, seconds: float = 15.0) -> Json:
+    def wait_end(self, command_id: str, seconds: float = 60.0) -> Json:
         report: Json = self.wait_for(lambda: self.ended.get(command_id), seconds)
         return report
 
-    def do(self, kind: str, args: Json | None = None, seconds: float = 15.0) -> Json:
+    def do(self, kind: str, args: Json | None = None, seconds: float = 60.0) -> Json:
         """Enqueue, wait, and return the result of a command that must succeed."""
         report = self.wait_end(self.enqueue(kind, args), seconds)
         assert report["state"] == "succeeded", report["error"]
         result: Json = report["result"]
         return result
 
-    def fail(self, kind: str, args: Json | None = None, seconds: float = 15.0) -> Json:
+    def fail(self, kind: str, args: Json | None = None, seconds: float = 60.0) -> Json:
         """The error of a command that must fail."""
         report = self.wait_end(self.enqueue(kind, args), seconds)
         assert report["state"] == "failed", report["result"]
@@ -235,6 +235,10 @@ class FakeControlPlane:
 
     def _downloads(self, body: Json) -> Json:
         assert 1 <= len(body["objects"]) <= 100
+        # Only a snapshot that is complete can be read, and the root of the one being written.
+        outer = body["snapshot_id"]
+        asks_own_root = body["objects"] == [{"snapshot_id": outer, "name": "root"}]
+        assert asks_own_root or (outer, "root") in self.objects, f"{outer} is not complete"
         downloads = [
             {**item, "url": self._presign(Grant("GET", (item["snapshot_id"], item["name"])))}
             for item in body["objects"]

@@ -17,7 +17,7 @@ from tests.agent.runtime.fake_api import BOOT_TOKEN, MACHINE_ID, FakeControlPlan
 AGENT_PATH = Path(__file__).parents[3] / "agent"
 
 
-def until(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     """The first true value of `condition`."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
@@ -113,7 +113,7 @@ class AgentProcess:
         mark = f"PF_ROOT={self.root}".encode()
         return [p.pid for p in list_processes() if has_mark(p.pid, mark)]
 
-    def wait(self, seconds: float = 10.0) -> int:
+    def wait(self, seconds: float = 60.0) -> int:
         assert self.process is not None
         return self.process.wait(seconds)
 

@@ -298,6 +298,22 @@ def test_second_capture_sends_only_what_changed(
     assert summary["bytes"] > 8 << 20
 
 
+def test_a_capture_on_another_machine_reads_its_parent_through_the_parent(
+    plane: FakeControlPlane, new_agent: AgentFactory
+) -> None:
+    agent = new_agent()
+    fill(agent.root, megabytes=2)
+    agent.start()
+    plane.do("capture", capture_args())
+    # The parent's pages are on the machine that made them only.
+    for page in agent.root.rglob("pages/*"):
+        page.unlink()
+    args = capture_args(snapshot_id="snap_2", parent={"snapshot_id": SNAPSHOT})
+    summary = plane.do("capture", args)["summary"]
+    assert summary["new_bytes"] == 0
+    assert [r.path for r in plane.seen if "downloads" in r.path]
+
+
 def test_invalid_chunk_key_is_refused_by_name(plane: FakeControlPlane, box: AgentProcess) -> None:
     error = plane.fail("capture", capture_args(chunk_key="c2hvcnQ="))
     assert error["code"] == "invalid_arguments"

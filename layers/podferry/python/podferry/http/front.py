@@ -52,6 +52,8 @@ class Front:
         )
         with as_current(call):
             answer = self.resolver.resolve(checked, context)
+        # An answer without a body (204) has an empty one: not every gateway takes `null`.
+        answer["body"] = answer.get("body") or ""
         _log(event, answer, request_id, principal)
         return answer
 
