@@ -7,6 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONPATH := $(CURDIR):$(CURDIR)/layers/podferry/python:$(CURDIR)/agent
+# Servers and agents are started many times: compiled modules make that quick.
+unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/.ready
 
 .PHONY: help setup build build-lambda synth run demo test test-fast lint format openapi pr clean

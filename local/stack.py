@@ -80,7 +80,8 @@ class LocalStack:
             StackError, ProcessError, LocalAWSError, BuildError: says which part and why.
         """
         make_data_directory(self.data)
-        self._check_ports()
+        for name, port in asdict(self._ports).items():
+            check_port(port, f"--{name}-port")
         assembly = synthesized(self._report)
         self.start_aws()
         for name in PROVIDERS:
@@ -105,6 +106,7 @@ class LocalStack:
         self._report(f"starting the simulated provider {name}")
         known = self._read("ports.json")
         port = getattr(self._ports, name) or known.get(name, 0)
+        check_port(port, f"--{name}-port")
         module = ("local.providers", name, "--data", str(self.data / name))
         options = ("--port", str(port), "--key", self._provider_key(name))
         base = ("--base-cache", str(self.data / "base"))
@@ -145,12 +147,6 @@ class LocalStack:
         """Run one round of the reconciler now, as its schedule does once a minute."""
         name = self.outputs[CONTROL_STACK]["ReconcilerFunctionName"]
         client("lambda", self.aws_endpoint).invoke(FunctionName=name, Payload=b"{}")
-
-    def _check_ports(self) -> None:
-        """Say which option is wrong; the servers know their ports by other names."""
-        kept = self._read("ports.json")
-        for name, port in asdict(self._ports).items():
-            check_port(port or kept.get(name, 0), f"--{name}-port")
 
     def _store_provider_keys(self) -> None:
         keys = {
@@ -254,8 +250,8 @@ def check_port(port: int, option: str) -> None:
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise StackError(
-            f"port {port} on 127.0.0.1 cannot be used ({reason}): end the program that has it, or "
-            f"choose another one with {option}"
+            f"port {port} on 127.0.0.1 cannot be used ({reason}): end the program that has it, "
+            f"or choose another one with {option}"
         ) from error
 
 

@@ -15,7 +15,7 @@ LEFT_OUT = (
     # Methods that no route has (TRACE) are answered by the gateway, with 404, not by us.
     "unsupported_method",
 )
-EXAMPLES = 5
+EXAMPLES = 3
 
 
 @pytest.mark.timeout(600)

@@ -64,7 +64,7 @@ def supports_flags(directory: Path) -> bool:
     return True
 
 
-def make_torture(d: Path) -> None:  # noqa: PLR0915 (a list)
+def make_torture(d: Path) -> None:
     """Every awkward kind of name; what needs a privilege is left out without it."""
     d.mkdir(parents=True)
     b = os.fsencode(d) + b"/"
