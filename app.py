@@ -1,4 +1,4 @@
-"""Synthesizes the stacks: `python app.py`, or through the CDK CLI (`npx cdk deploy --all`)."""
+"""Synthesizes the stacks: `python app.py`, or by the CDK CLI: `make cdk ARGS="deploy --all"`."""
 
 import argparse
 import os

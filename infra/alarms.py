@@ -17,6 +17,8 @@ from infra.workflows import PodferryWorkflow
 SIGNALS = {
     "MachineStuckTerminating": "A provider does not confirm that a machine is gone; it may still "
     "cost money. Look at the machine in the provider's console.",
+    "ReleasedMachineAlive": "A machine that its provider no longer listed has dialled in; it may "
+    "still cost money. End it in the provider's console; its name carries the deployment's stamp.",
     "VerifyFailed": "A capture could not be verified, so its machine was kept. Look at the "
     "operation's events.",
 }

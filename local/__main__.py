@@ -1,14 +1,19 @@
-"""Run Podferry on this machine: `python -m local run`."""
+"""Podferry on this machine: `python -m local run`, and `forget`, which deletes its state."""
 
 import argparse
+import os
+import shutil
 import signal
+import subprocess
 import sys
-import threading
+import time
 from pathlib import Path
 
 from local.assembly import BuildError, synthesized
 from local.aws.errors import LocalAWSError
-from local.processes import ProcessError
+from local.boxes.spec import Isolation
+from local.boxes.user_namespace import subordinate_range
+from local.processes import REPOSITORY, ProcessError
 from local.stack import (
     LocalStack,
     Ports,
@@ -19,6 +24,7 @@ from local.stack import (
 )
 
 DEFAULT_DATA = Path(".podferry")
+PARTS = ("aws", "base", "fluence", "logs", "vastai")
 
 
 def main(arguments: list[str]) -> int:
@@ -27,6 +33,9 @@ def main(arguments: list[str]) -> int:
     try:
         if options.command == "build":
             synthesized(_say)
+            return 0
+        if options.command == "forget":
+            _forget(options.data)
             return 0
         return _serve(options)
     except (BuildError, ProcessError, LocalAWSError, StackError) as error:
@@ -41,9 +50,8 @@ def _serve(options: argparse.Namespace) -> int:
         _say(f"a stack runs on {options.data} already (process {running.pid})")
         _introduce(running)
         return 0
-    ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
+    # Both signals end a start as well, which may be at work for a minute.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     ports = Ports(
         aws=options.aws_port,
         api=options.api_port,
@@ -55,11 +63,34 @@ def _serve(options: argparse.Namespace) -> int:
         _introduce(stack.start())
         _say("Ctrl-C ends it. The state stays: the next start finds the pods.")
         stack.run_reconciler()
-        while not ended.wait(1.0):
+        while True:
             _check_alive(stack)
+            time.sleep(1.0)
+    except KeyboardInterrupt:
+        return 0
     finally:
+        # A second Ctrl-C must not leave the servers to their own devices.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
         stack.stop()
-    return 0
+
+
+def _forget(data: Path) -> None:
+    """Delete the state, also files that boxes made and that `rm` cannot remove."""
+    running = running_stack(data)
+    if running is not None:
+        raise StackError(f"a stack runs on {data} (process {running.pid}): end it first")
+    if not any((data / part).is_dir() for part in PARTS):
+        raise StackError(f"{data.absolute()} holds no state of Podferry")
+    if os.geteuid() == 0:
+        shutil.rmtree(data)
+        return
+    has_range = subordinate_range("subuid") and shutil.which("newuidmap")
+    isolation = Isolation.RANGE if has_range else Isolation.SINGLE
+    command = [sys.executable, "-m", "local.boxes.remove", isolation.value, str(data.absolute())]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise StackError(done.stderr.strip())
 
 
 def _check_alive(stack: LocalStack) -> None:
@@ -106,7 +137,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("build", help="build the bundle, the layers and the template")
     run = commands.add_parser("run", help="run everything until Ctrl-C")
-    run.add_argument("--data", type=Path, default=DEFAULT_DATA, help="where the state is kept")
+    forget = commands.add_parser("forget", help="delete the state of the stack")
+    for command in (run, forget):
+        command.add_argument("--data", type=Path, default=DEFAULT_DATA, help="where the state is")
     for name, what in (
         ("aws", "the embedded AWS"),
         ("api", "the HTTP API"),

@@ -136,6 +136,9 @@ def _kept_ports(data: DataDir) -> dict[str, int]:
         ) from bad
 
 
+_RUN_FLAGS = {"--port": "--aws-port", "--front-port": "--api-port"}
+
+
 def _bind(port: int, flag: str) -> socket.socket:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -145,6 +148,6 @@ def _bind(port: int, flag: str) -> socket.socket:
         listener.close()
         raise PortTakenError(
             f"port {port} on {HOST} cannot be used ({taken.strerror}): end the program that "
-            f"listens there, or move this one with {flag} N"
+            f"listens there, or move this one with {flag} N (in `make run`: {_RUN_FLAGS[flag]})"
         ) from taken
     return listener

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from local.boxes.base_tree import build_tree, find_commands
 
-_FORMAT = 1
+_FORMAT = 2
 _MISSING_IMAGE = "broken/nonexistent"
 
 

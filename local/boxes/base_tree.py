@@ -28,7 +28,7 @@ _DATA_PATTERNS = """
 /etc/pki/tls/certs/ca-bundle.crt /usr/share/terminfo/x/xterm* /usr/share/terminfo/l/linux
 /lib/terminfo/x/xterm* /lib/terminfo/l/linux /usr/lib/locale/C.utf8/* /etc/ld.so.conf
 /etc/ld.so.conf.d/* /etc/os-release /usr/lib/os-release /etc/nsswitch.conf /etc/protocols
-/etc/services
+/etc/services /usr/share/python-wheels/*.whl
 """
 
 _DIRECTORY_NAMES = """

@@ -17,7 +17,8 @@ from local.boxes.box import Box, BoxStartError
 from local.boxes.spec import BoxSpec, Isolation
 from local.boxes.user_namespace import subordinate_range
 
-_PROBE_SECONDS = 2.0
+_PROBE_SECONDS = 20.0
+"""A box that works answers in milliseconds; a busy machine must not look like a weak one."""
 _APPARMOR_SWITCH = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 _APPARMOR_HELP = (
     "AppArmor forbids user namespaces to ordinary users here. Either run as root (sudo), or allow "
@@ -135,9 +136,10 @@ def _is_apparmor_strict() -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    cache = Path(arguments[0] if arguments else tempfile.gettempdir()).resolve()
-    ladder = find_isolation(ensure_base(cache), allow_no_isolation=True)
-    sys.stdout.write(ladder.describe() + "\n")
+    with tempfile.TemporaryDirectory() as temporary:
+        cache = Path(arguments[0] if arguments else temporary).resolve()
+        ladder = find_isolation(ensure_base(cache), allow_no_isolation=True)
+        sys.stdout.write(ladder.describe() + "\n")
     return 0
 
 

@@ -73,7 +73,7 @@ def left_pod_named(story: Story, data: Path) -> Iterator[None]:
     except BaseException:
         if story.pod_id:
             story.say(f"the pod {story.pod_id} stays as it is: look at it with `make run`")
-            story.say(f"logs are below {data / 'logs'}; removing {data} forgets everything")
+            story.say(f"logs are below {data / 'logs'}; `make forget` deletes everything")
         raise
 
 
@@ -103,7 +103,7 @@ def show_timeline(story: Story) -> None:
     for label, operation in story.timeline:
         begun = datetime.fromisoformat(operation["milestones"][0]["at"])
         marks = [
-            f"{m['phase'].replace('_', ' ')} "
+            f"{m['phase'].replace('_', ' ').replace('-', ' ')} "
             f"{(datetime.fromisoformat(m['at']) - begun).total_seconds():.1f}"
             for m in operation["milestones"][1:]
         ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from local.api import Api
+from local.api import Api, ApiError
 from local.demo import pod_shell
 from local.demo.compare import Inventory, differences, read_inventory, total_bytes
 from local.stack import StackInfo
@@ -125,18 +125,33 @@ class Story:
 
     def _follow(self, label: str, operation_id: str, *, show_timeline: bool = True) -> Any:
         """Wait for the operation, showing its phases."""
-        shown: set[str] = set()
+        shown: set[tuple[str, str]] = set()
         operation: dict[str, Any] = {}
         for operation in self.api.watch(operation_id, OPERATION_SECONDS):
-            for milestone in operation["milestones"]:
-                if milestone["phase"] not in shown:
-                    shown.add(milestone["phase"])
-                    self.say(f"  {milestone['phase'].replace('_', ' ')}")
+            for part in (operation, *self._begun_halves(operation)):
+                for milestone in part["milestones"]:
+                    phase = (part["id"], milestone["phase"])
+                    if phase not in shown:
+                        shown.add(phase)
+                        self.say(
+                            f"  {part['kind']}: {phase[1].replace('_', ' ').replace('-', ' ')}"
+                        )
         if operation["state"] != "succeeded":
             raise DemoFailedError(f"{label} {operation['state']}: {operation['error']}")
         if show_timeline:
             self.timeline.append((label, operation))
         return operation
+
+    def _begun_halves(self, operation: dict[str, Any]) -> list[dict[str, Any]]:
+        """The stop and the start of a move, as far as they have begun."""
+        found = []
+        for half in operation["halves"]:
+            try:
+                found.append(self.api.get(f"/v1/operations/{half}"))
+            except ApiError as error:
+                if error.status != httpx.codes.NOT_FOUND:
+                    raise
+        return found
 
     def _show_receipt(self, receipt: dict[str, Any]) -> None:
         for part in ("environment", "volume"):

@@ -14,6 +14,9 @@ from typing import Any
 
 WORKFLOWS = Path(__file__).resolve().parents[2] / "infra" / "workflows"
 
+MOST_STATES = 5_000
+"""An execution may have 25,000 events, and a state makes up to five."""
+
 Json = dict[str, Any]
 Invoke = Callable[[str, Json], Json]
 
@@ -25,6 +28,10 @@ class StateError(Exception):
         super().__init__(f"{name}: {cause}")
         self.name = name
         self.cause = cause
+
+
+class KilledError(Exception):
+    """All executions die at this line."""
 
 
 @dataclass
@@ -128,6 +135,8 @@ class Engine:
         except StateError as error:
             execution.status, execution.waits = "FAILED", []
             execution.error = error.name
+        except KilledError:
+            self.kill_all()
 
     # The machine
 
@@ -136,6 +145,7 @@ class Engine:
         while name is not None:
             definition = machine["States"][name]
             execution.visited.append(name)
+            assert len(execution.visited) < MOST_STATES, "more events than an execution may have"
             try:
                 state, name = yield from self._state(execution, name, definition, state)
             except StateError as error:

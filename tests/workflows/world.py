@@ -4,10 +4,12 @@ Only the outermost things are stand-ins: a provider (`FakeCloud`), a machine wit
 (`Box`), and the store and objects of `adapters/memory`. A pod's data are two dicts, path to text.
 """
 
+import contextlib
 import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -26,6 +28,7 @@ from podferry.bootstrap import Application
 from podferry.domain.command import Command, CommandKind, CommandState
 from podferry.domain.entity import Entity
 from podferry.domain.errors import (
+    ConflictError,
     EpochStaleError,
     OutcomeUnknownError,
     PodferryError,
@@ -48,6 +51,7 @@ from podferry.services.pods import NewPod
 from podferry.steps import STEPS, dispatch
 
 Tree = dict[str, str]
+MOST_TURNS = 20_000
 
 
 class Crash(BaseException):
@@ -55,13 +59,18 @@ class Crash(BaseException):
 
 
 class CrashingStore:
-    """Dies before or after its n-th commit; `MemoryStore` otherwise."""
+    """Dies before or after its n-th commit, or refuses each one a few times first."""
 
     def __init__(self, inner: Store) -> None:
         self._inner = inner
         self.commits = 0
         self.crash_at: int | None = None
         self.crash_after_writing = False
+        self.conflicts = 0
+        """How often each commit is refused before it is taken."""
+        self._refused = 0
+        self.before_commit: Callable[[], None] = lambda: None
+        """Called when a process has read its rows and is about to write."""
 
     def find(self, kind: type[Any], entity_id: str) -> Any:
         return self._inner.find(kind, entity_id)
@@ -70,6 +79,11 @@ class CrashingStore:
         return self._inner.get(kind, entity_id)
 
     def commit(self, *changes: Change) -> None:
+        self.before_commit()
+        if self._refused < self.conflicts:
+            self._refused += 1
+            raise ConflictError("somebody else was faster")
+        self._refused = 0
         self.commits += 1
         is_last = self.commits == self.crash_at
         if is_last and not self.crash_after_writing:
@@ -148,6 +162,12 @@ class FakeCloud:
         self.boot_never = 0
         self.price = 400_000 if name == "alpha" else 500_000
         self.has_stock = True
+        self.listing_lag_seconds = 0
+        """For how long a new machine is not shown."""
+        self.twins = 0
+        """How many creates make two machines with one stamp."""
+        self.words: dict[str, tuple[ViewState, str]] = {}
+        """What it says of a machine, whatever is true."""
         self._world = world
 
     def list_offers(self, _wanted: Requirements) -> list[Offer]:
@@ -183,6 +203,11 @@ class FakeCloud:
             raise OutcomeUnknownError("500")
         box = Box(self._world, self, request, f"{self.name}-{self.creates}")
         self.boxes[box.provider_id] = box
+        if self.twins:
+            self.twins -= 1
+            twin = Box(self._world, self, request, f"{box.provider_id}-twin")
+            twin.is_dead = True
+            self.boxes[twin.provider_id] = twin
         if self.boot_never:
             self.boot_never -= 1
             box.is_dead = True
@@ -192,15 +217,17 @@ class FakeCloud:
         return box.provider_id
 
     def find(self, stamp: str) -> list[MachineView]:
-        return [b.view() for b in self.standing() if b.request.stamp == stamp]
+        views = [self.get(b.provider_id) for b in self.standing() if b.request.stamp == stamp]
+        return [view for view in views if view.state != ViewState.GONE]
 
     def get(self, provider_id: str) -> MachineView:
-        box = self.boxes.get(provider_id)
-        if box is None or box.is_gone:
+        box = self.boxes[provider_id]
+        if box.is_gone or self._is_hidden(box):
             return MachineView(
                 provider_id=provider_id, stamp=None, state=ViewState.GONE, raw_status="not_found"
             )
-        return box.view()
+        state, raw_status = self.words.get(provider_id, (ViewState.STARTING, "running"))
+        return replace(box.view(), state=state, raw_status=raw_status)
 
     def give_up(self, provider_id: str) -> None:
         if self.delete_fails:
@@ -209,7 +236,11 @@ class FakeCloud:
         if self.delete_says_ok_but_stands:
             self.delete_says_ok_but_stands -= 1
             return
-        self.boxes[provider_id].is_gone = True
+        if not self._is_hidden(self.boxes[provider_id]):
+            self.boxes[provider_id].is_gone = True
+
+    def _is_hidden(self, box: "Box") -> bool:
+        return self._world.seconds - box.made_at < self.listing_lag_seconds
 
     def standing(self) -> list["Box"]:
         return [box for box in self.boxes.values() if not box.is_gone]
@@ -235,6 +266,7 @@ class Box:
         self, world: "World", cloud: FakeCloud, request: LaunchRequest, provider_id: str
     ) -> None:
         self.provider_id = provider_id
+        self.made_at = world.seconds
         self.request = request
         self.cloud = cloud
         self.is_gone = False
@@ -280,6 +312,9 @@ class Box:
                     reports=tuple(self.reports.values()),
                 ),
             )
+        except ConflictError:
+            self.next_beat = self._world.seconds + 1.0
+            return
         except EpochStaleError:
             self.was_told_to_end = True
             self.is_dead = True
@@ -444,6 +479,11 @@ class World:
         self.engine = Engine(lambda: self.seconds, self._invoke)
         self.app = Application(self)
         self.crashes = 0
+        self.repeats = False
+        """Every step runs twice: its first answer is lost on the way."""
+        self.before_step: Callable[[str, str], None] = lambda *_: None
+        self.after_step: Callable[[str, str], None] = lambda *_: None
+        """Called with the step's name and the operation's id."""
         self.after_capture: Callable[[SnapshotKind, str, str], None] = lambda *_: None
         self.account, _, _ = self.app.accounts.create("test")
 
@@ -458,6 +498,24 @@ class World:
             "StepsSnapshotsArn": "steps_snapshots",
         }[function]
         assert payload["step"] in STEPS[named]
+        self.before_step(payload["step"], payload["operation_id"])
+        if self.repeats:
+            self.step_again(**payload)
+        try:
+            return self._answer(named, payload)
+        finally:
+            self.after_step(payload["step"], payload["operation_id"])
+
+    def step_again(self, step: str, operation_id: str, **payload: Any) -> None:
+        """Run a step whose answer nobody waits for."""
+        named = next(name for name, steps in STEPS.items() if step in steps)
+        lost = {"task_token": "nobody", "error": {"Error": "States.Timeout", "Cause": ""}}
+        with contextlib.suppress(PodferryError):
+            dispatch(
+                self.app, named, {**lost, **payload, "step": step, "operation_id": operation_id}
+            )
+
+    def _answer(self, named: str, payload: dict[str, Any]) -> dict[str, Any]:
         try:
             return json.loads(json.dumps(dispatch(self.app, named, payload)))
         except PodferryError as error:
@@ -472,7 +530,10 @@ class World:
     def run(self, seconds: float = 3600.0, until: Callable[[], bool] = lambda: False) -> None:
         """Let everything happen until `until` holds or nothing happens any more."""
         end = self.seconds + seconds
+        turns = 0
         while self.seconds < end and not until():
+            turns += 1
+            assert turns < MOST_TURNS, "executions spin without waiting"
             if self.engine.step():
                 continue
             self._beat_due_boxes()
@@ -481,6 +542,12 @@ class World:
             if not self._has_work():
                 return
             self.clock.advance(timedelta(seconds=min(1.0, max(0.05, end - self.seconds))))
+
+    def idle(self, seconds: int) -> None:
+        """Time goes by for the machines; no operation is at work."""
+        for _ in range(seconds):
+            self._beat_due_boxes()
+            self.clock.advance(timedelta(seconds=1))
 
     def _has_work(self) -> bool:
         return any(e.status == "RUNNING" for e in self.engine.executions.values())

@@ -10,7 +10,7 @@ its pod; `Clearance` says on what ground it may be given up all the same.
 """
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -32,6 +32,10 @@ class MachineState(StrEnum):
 
 
 FINAL_STATES = frozenset({MachineState.RELEASED, MachineState.LOST})
+
+
+LONGEST_CREATE = timedelta(seconds=150)
+"""A create call that was cut off on our side may still reach the provider for this long."""
 
 
 class Clearance(StrEnum):
@@ -74,6 +78,8 @@ class Machine(Entity):
     """The contract's price, which may differ from the offer's."""
     ports: tuple[PublicPort, ...] = ()
     requested_at: datetime | None = None
+    create_ended_at: datetime | None = None
+    """When the create call came back, with whatever outcome; `None` if it was cut off."""
     billing_started_at: datetime | None = None
     registered_at: datetime | None = None
     ready_at: datetime | None = None
@@ -100,6 +106,12 @@ class Machine(Entity):
     def holds_data(self) -> bool:
         """Whether the pod ever ran on it, so that giving it up may lose something."""
         return self.ready_at is not None
+
+    def unlisted_until(self, settles_seconds: int) -> datetime:
+        """Until then a listing that does not show the machine proves nothing."""
+        asked = self.requested_at or self.created_at
+        ended = self.create_ended_at or asked + LONGEST_CREATE
+        return ended + timedelta(seconds=settles_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

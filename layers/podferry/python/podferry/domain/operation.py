@@ -73,6 +73,8 @@ class Operation(Entity):
     environment_snapshot_id: str | None = None
     volume_snapshot_id: str | None = None
     """Snapshots to restore (start) or captured (stop)."""
+    is_verified: bool = False
+    """Of a stop: the captures named above are proven; only they may become heads."""
     lost: tuple[str, ...] = ()
     """What was given up on purpose, in words, when a loss was accepted or proven."""
     commands: tuple[str, ...] = ()

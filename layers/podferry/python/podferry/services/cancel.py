@@ -1,6 +1,7 @@
 """Withdraw the wish behind a running operation."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from podferry.domain.command import ENDED, Command
@@ -31,9 +32,10 @@ class CancelOperation:
         operation = self.records.get_own(Operation, account_id, operation_id)
         self._mark(operation.id)
         for half in operation.halves:
-            child = self.records.store.find(Operation, half)
-            if child is not None and child.is_active and not child.is_point_of_no_return:
-                self._mark(half)
+            if self.records.store.find(Operation, half) is not None:
+                # A half that ended or cannot go back any more: the move turns back after it.
+                with suppress(WrongStateError):
+                    self._mark(half)
         return self.operations.load(operation_id)
 
     def _mark(self, operation_id: str) -> None:
@@ -46,6 +48,8 @@ class CancelOperation:
                     f"operation {operation.id} has committed its snapshots and gives the machine "
                     "up; start the pod again when it is done"
                 )
+            if self._has_moved(operation):
+                raise WrongStateError(f"operation {operation.id} has moved the pod already")
             if operation.is_cancel_asked:
                 return []
             pod = self.operations.pod_of(operation)
@@ -60,6 +64,12 @@ class CancelOperation:
 
         self.records.apply(plan)
         self._wake(self.operations.load(operation_id))
+
+    def _has_moved(self, operation: Operation) -> bool:
+        halves = [self.records.store.find(Operation, half) for half in operation.halves]
+        return bool(halves) and all(
+            half is not None and half.state == OperationState.SUCCEEDED for half in halves
+        )
 
     def _wake(self, operation: Operation) -> None:
         for command_id in operation.commands:

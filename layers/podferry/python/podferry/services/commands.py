@@ -75,6 +75,15 @@ class GiveCommand:
             *extra,
         )
 
+    def rejoin(self, operation: Operation, command: Command, task_token: str) -> None:
+        """Like `resume`, for a step that goes forward.
+
+        Raises:
+            OperationCancelledError: a cancel came meanwhile and could not know the new token.
+        """
+        self.resume(command, task_token)
+        self.operations.check_wanted(self.operations.load(operation.id))
+
     def resume(self, command: Command, task_token: str) -> None:
         """Let the new task token wait for a command that an earlier run of the step gave."""
         if command.state in ENDED:

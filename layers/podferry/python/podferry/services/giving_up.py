@@ -10,7 +10,7 @@ from podferry.domain.billing import cost_microusd
 from podferry.domain.errors import CloudError, InternalError
 from podferry.domain.machine import FINAL_STATES, Clearance, Machine, MachineState
 from podferry.domain.pod import Pod
-from podferry.ports.gpu_cloud import GpuCloud, GpuClouds, ViewState
+from podferry.ports.gpu_cloud import GpuCloud, GpuClouds, MachineView, ViewState
 from podferry.ports.store import Change, Update
 from podferry.ports.surroundings import Signals
 from podferry.services.operations import Operations
@@ -47,10 +47,11 @@ class GiveUp:
             InternalError: the machine holds data and nothing clears it to be given up.
         """
         machine = self.records.store.get(Machine, machine_id)
-        if machine.state in FINAL_STATES:
+        if machine.state == MachineState.RELEASED:
             return {}
         if machine.clearance is None:
             raise InternalError(f"machine {machine.id} may not be given up: nothing clears it")
+        # Also one that counts as lost: should its provider have erred, it would go on costing.
         note = self._ask_provider(self._located(machine))
         self._terminating(machine, note)
         return {}
@@ -71,29 +72,43 @@ class GiveUp:
 
     def _located(self, machine: Machine) -> Machine:
         """The machine with its provider's id, looked up by stamp if the create was cut off."""
-        if machine.provider_id is not None or machine.requested_at is None:
+        if machine.provider_id is not None:
             return machine
-        try:
-            standing = self.clouds.get(machine.offer.provider).find(machine.stamp)
-        except CloudError:
-            self.signals.count("GiveUpLookFailed")
-            return machine
+        standing = self._standing(machine)
         if not standing:
             return machine
 
         def plan() -> Sequence[Change]:
             fresh = self.records.store.get(Machine, machine.id)
-            return [Update(replace(fresh, provider_id=standing[0].provider_id))]
+            return [Update(replace(fresh, provider_id=fresh.provider_id or standing[0]))]
 
         self.records.apply(plan)
         return self.records.store.get(Machine, machine.id)
 
+    def _standing(self, machine: Machine) -> list[str]:
+        """What the listing shows under its stamp; nothing also if there was no answer."""
+        if machine.requested_at is None:
+            return []
+        try:
+            cloud = self.clouds.get(machine.offer.provider)
+            return [v.provider_id for v in cloud.find(machine.stamp) if not _is_over(v, cloud)]
+        except CloudError:
+            self.signals.count("GiveUpLookFailed")
+            return []
+
     def _ask_provider(self, machine: Machine) -> str | None:
-        """`None` if the provider took it, else why not; it is asked again after a look."""
+        """`None` if the provider took it, else why not; it is asked again after a look.
+
+        A create call that was repeated on its way makes two machines with one stamp: all go.
+        """
         if machine.provider_id is None:
             return None
         try:
-            self.clouds.get(machine.offer.provider).give_up(machine.provider_id)
+            cloud = self.clouds.get(machine.offer.provider)
+            cloud.give_up(machine.provider_id)
+            for twin in self._standing(machine):
+                if twin != machine.provider_id:
+                    cloud.give_up(twin)
         except CloudError as error:
             self.signals.count("GiveUpRefused")
             return error.detail
@@ -113,29 +128,27 @@ class GiveUp:
         if machine.provider_id is None:
             return self._count_listings(machine, cloud)
         view = cloud.get(machine.provider_id)
-        if view.state == ViewState.FAILED and cloud.traits.failed_is_final:
-            return Proof.GONE
-        if view.state != ViewState.GONE:
+        if not _is_over(view, cloud):
             self._note_missing(machine, None)
             return Proof.NONE
-        if view.raw_status != "not_found":
-            return Proof.GONE
-        return self._count_listings(machine, cloud)
+        if view.raw_status == "not_found":
+            return self._count_listings(machine, cloud)
+        listed = [v for v in cloud.find(machine.stamp) if v.provider_id != machine.provider_id]
+        return Proof.GONE if all(_is_over(v, cloud) for v in listed) else Proof.NONE
 
     def _count_listings(self, machine: Machine, cloud: GpuCloud) -> Proof:
         """Not found counts only when two complete listings, some time apart, agree."""
-        listed = cloud.find(machine.stamp)
-        if any(view.state != ViewState.GONE for view in listed):
+        if any(not _is_over(view, cloud) for view in cloud.find(machine.stamp)):
             self._note_missing(machine, None)
             return Proof.NONE
         now = self.records.now()
-        age = (now - (machine.requested_at or machine.created_at)).total_seconds()
+        if now <= machine.unlisted_until(cloud.traits.listing_settles_seconds):
+            return Proof.MISSING
         if machine.missing_since is None:
             self._note_missing(machine, now)
             return Proof.MISSING
-        is_old = age > cloud.traits.listing_settles_seconds
         has_waited = now - machine.missing_since >= BETWEEN_LISTINGS
-        return Proof.GONE if is_old and has_waited else Proof.MISSING
+        return Proof.GONE if has_waited else Proof.MISSING
 
     def _note_missing(self, machine: Machine, since: datetime | None) -> None:
         if machine.missing_since == since:
@@ -208,6 +221,12 @@ def machine_cost(machine: Machine) -> int:
         return 0
     price = machine.price_microusd_per_hour or machine.offer.price_microusd_per_hour
     return cost_microusd(machine.offer.billing, price, started, machine.released_at)
+
+
+def _is_over(view: MachineView, cloud: GpuCloud) -> bool:
+    if view.state == ViewState.FAILED:
+        return cloud.traits.failed_is_final
+    return view.state == ViewState.GONE
 
 
 def _tries(machine: Machine) -> int:

@@ -58,15 +58,20 @@ class Operations:
         self.workflows.start(WORKFLOW_OF[operation.kind], execution_name(operation), operation.id)
 
     def check_wanted(self, operation: Operation) -> None:
-        """Raise if the operation ended already or its wish was withdrawn.
+        """Raise unless the operation still goes forward.
 
         Raises:
-            OperationCancelledError: a cancel was asked for, or the operation is over.
+            OperationCancelledError: a cancel was asked for, or the operation is over or undoes
+                what it did.
         """
         if operation.state != OperationState.RUNNING:
             raise OperationCancelledError(f"operation {operation.id} is {operation.state}")
-        if operation.is_cancel_asked and not operation.is_point_of_no_return:
+        if operation.is_point_of_no_return:
+            return
+        if operation.is_cancel_asked:
             raise OperationCancelledError(f"operation {operation.id} was cancelled")
+        if operation.turned_back is not None:
+            raise OperationCancelledError(f"operation {operation.id} has turned back")
 
     def with_milestone(self, operation: Operation, phase: str) -> Operation:
         """The operation with the phase noted; the first time counts."""

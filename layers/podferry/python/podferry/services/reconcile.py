@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from podferry.domain.errors import PodferryError
 from podferry.domain.machine import Machine
 from podferry.domain.operation import Operation, execution_name
 from podferry.domain.pod import Pod
@@ -24,14 +25,28 @@ class Reconcile:
 
     def run(self) -> dict[str, int]:
         """Restart what died; switch the schedule off when nothing is left to look after."""
-        restarted = sum(self._restart(o) for o in list(self.records.store.list_active(Operation)))
-        is_quiet = not any(
+        listed = list(self.records.store.list_active(Operation))
+        restarted = sum(self._look_after(operation) for operation in listed)
+        if self._is_quiet():
+            self.operations.schedules.disable()
+            # Something may have begun between the look and the switch.
+            if not self._is_quiet():
+                self.operations.schedules.enable()
+        return {"restarted": restarted}
+
+    def _is_quiet(self) -> bool:
+        return not any(
             any(True for _ in self.records.store.list_active(kind))
             for kind in (Operation, Machine, Pod)
         )
-        if is_quiet:
-            self.operations.schedules.disable()
-        return {"restarted": restarted}
+
+    def _look_after(self, operation: Operation) -> bool:
+        """One operation that cannot be looked after now does not keep others from it."""
+        try:
+            return self._restart(operation)
+        except PodferryError:
+            self.signals.count("ReconcileFailed")
+            return False
 
     def _restart(self, listed: Operation) -> bool:
         status = self.workflows.status(WORKFLOW_OF[listed.kind], execution_name(listed))

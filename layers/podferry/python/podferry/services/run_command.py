@@ -1,17 +1,24 @@
 """Run a command in a pod, through its agent."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from podferry.domain.command import Command, CommandKind, OutputChunk
+from podferry.domain.command import ENDED, Command, CommandKind, OutputChunk
 from podferry.domain.errors import NotFoundError, WrongStateError
-from podferry.domain.machine import Machine
+from podferry.domain.machine import FINAL_STATES, Machine
 from podferry.domain.pod import Pod, PodState
-from podferry.ports.store import Create, Page
+from podferry.ports.store import Change, Check, Create, Page, Update
+from podferry.services.commands import closed
 from podferry.services.records import Records
 
 KEEP_OUTPUT = timedelta(hours=24)
+_MACHINE_GONE = {
+    "code": "machine_gone",
+    "detail": "the machine was given up before the command ended; its outcome is unknown",
+    "retryable": False,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +46,7 @@ class RunCommand:
         Raises:
             NotFoundError: no such pod.
             WrongStateError: the pod is not running.
+            ConflictError: the pod changed at the same moment.
         """
         pod = self.records.get_own(Pod, account_id, pod_id)
         if pod.state != PodState.RUNNING or pod.machine_id is None:
@@ -55,7 +63,8 @@ class RunCommand:
             timeout_seconds=request.timeout_seconds,
             expires_at=self.records.now() + KEEP_OUTPUT,
         )
-        self.records.store.commit(Create(command))
+        # Not one more once the pod is stopping: the capture would see it at work.
+        self.records.store.commit(Create(command), Check(pod))
         return command
 
     def get(self, account_id: str, pod_id: str, command_id: str) -> Command:
@@ -67,7 +76,21 @@ class RunCommand:
         command = self.records.get_own(Command, account_id, command_id)
         if command.pod_id != pod_id or command.kind != CommandKind.EXEC:
             raise NotFoundError(f"no command {command_id} in pod {pod_id}")
-        return command
+        if command.state in ENDED or not self._is_machine_over(command):
+            return command
+        self.records.apply(lambda: self._end(command_id))
+        return self.records.store.get(Command, command_id)
+
+    def _is_machine_over(self, command: Command) -> bool:
+        machine = self.records.store.get(Machine, command.machine_id)
+        return machine.give_up_at is not None or machine.state in FINAL_STATES
+
+    def _end(self, command_id: str) -> Sequence[Change]:
+        """Nobody will report the end of a command whose machine is gone."""
+        command = self.records.store.get(Command, command_id)
+        if command.state in ENDED:
+            return []
+        return [Update(closed(command, self.records, error=_MACHINE_GONE))]
 
     def output(
         self, account_id: str, pod_id: str, command_id: str, after: int, limit: int

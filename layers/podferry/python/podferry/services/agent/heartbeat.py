@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from podferry.domain.command import ENDED, Command, CommandState, Progress
+from podferry.domain.command import ENDED, Command, CommandKind, CommandState, Progress
 from podferry.domain.machine import Machine, MachineState, Pulse
 from podferry.domain.operation import Operation
 from podferry.domain.principal import Principal
@@ -69,7 +69,9 @@ class Heartbeat:
         forget = tuple(r.id for r in beat.reports if self._take(machine, r))
         page = self.records.store.list_owned(Command, machine.id, limit=100, newest_first=False)
         # The list may lag: a command that has just ended must not go out again.
-        open_commands = tuple(c for c in page.items if c.id not in forget)
+        open_commands = tuple(
+            c for c in page.items if c.id not in forget and not _is_held_back(c, machine)
+        )
         is_busy = bool(open_commands or beat.reports) or machine.state != MachineState.READY
         busy_until = self._pulse(machine, beat, is_busy=is_busy)
         stays_busy = is_busy or self.records.now() < busy_until
@@ -154,3 +156,9 @@ class Heartbeat:
         )
         self.records.store.commit(Create(pulse) if present is None else Update(pulse))
         return busy_until
+
+
+def _is_held_back(command: Command, machine: Machine) -> bool:
+    """A user's command is not begun while the pod is brought to rest and captured."""
+    is_new = (command.kind, command.state) == (CommandKind.EXEC, CommandState.PENDING)
+    return is_new and machine.state == MachineState.DRAINING

@@ -153,7 +153,8 @@ class RecordCapture:
 
         def plan() -> Sequence[Change]:
             snapshot = self.records.store.find(Snapshot, snapshot_id)
-            if snapshot is not None and snapshot.root == root:
+            is_own = snapshot is not None and snapshot.machine_id == principal.machine_id
+            if snapshot is not None and is_own and snapshot.root == root:
                 return []
             snapshot = own_open(self.records, principal, snapshot_id)
             captured = replace(

@@ -9,6 +9,7 @@ from podferry.domain.machine import Machine, MachineState
 from podferry.domain.pod import Pod
 from podferry.domain.principal import Principal, PrincipalKind
 from podferry.ports.store import Change, Update
+from podferry.ports.surroundings import Signals
 from podferry.services.agent.membership import current_machine
 from podferry.services.records import Records
 
@@ -44,6 +45,7 @@ class RegisterAgent:
     """
 
     records: Records
+    signals: Signals
 
     def register(self, principal: Principal, request: RegisterRequest) -> Registration:
         """Register; the same digest again gets the same answer.
@@ -55,8 +57,8 @@ class RegisterAgent:
         """
         if principal.kind != PrincipalKind.BOOT or principal.machine_id != request.machine_id:
             raise ForbiddenError("registration needs the boot token of this very machine")
-        current_machine(self.records, principal)
-        self.records.apply(lambda: self._plan(request))
+        self._watch(request.machine_id)
+        self.records.apply(lambda: self._plan(principal, request))
         machine = self.records.store.get(Machine, request.machine_id)
         return Registration(
             machine_id=machine.id,
@@ -65,8 +67,14 @@ class RegisterAgent:
             heartbeat_seconds=BUSY_HEARTBEAT_SECONDS,
         )
 
-    def _plan(self, request: RegisterRequest) -> Sequence[Change]:
-        machine = self.records.store.get(Machine, request.machine_id)
+    def _watch(self, machine_id: str) -> None:
+        """A listing that settles later than its provider says hides a machine that costs money."""
+        if self.records.store.get(Machine, machine_id).state == MachineState.RELEASED:
+            self.signals.count("ReleasedMachineAlive")
+
+    def _plan(self, principal: Principal, request: RegisterRequest) -> Sequence[Change]:
+        # Asked in each try: a machine that is given up meanwhile must not come back to life.
+        machine = current_machine(self.records, principal)
         if machine.token_sha256 == request.token_sha256:
             return []
         if machine.token_sha256 is not None:

@@ -43,10 +43,9 @@ class AwaitAgent:
         self.operations.check_wanted(operation)
         machine = self.records.store.get(Machine, operation.machine_id or "")
         cloud = self.clouds.get(machine.offer.provider)
-        # At least one look is taken: the contract's price and the ports come from it.
-        if machine.looked_at is None or machine.registered_at is None:
+        if not _is_seen(machine):
             machine = self._look(operation, machine, cloud)
-        if machine.registered_at is not None:
+        if _is_seen(machine):
             self._restoring(operation.id)
             return {"is_registered": True}
         self._check_deadline(machine, cloud)
@@ -55,17 +54,20 @@ class AwaitAgent:
     def _look(self, operation: Operation, machine: Machine, cloud: GpuCloud) -> Machine:
         now = self.records.now()
         pause = timedelta(seconds=cloud.traits.poll_seconds)
-        if machine.looked_at is not None and now - machine.looked_at < pause:
+        is_waiting = machine.registered_at is None
+        if is_waiting and machine.looked_at is not None and now - machine.looked_at < pause:
             return machine
         try:
             view = cloud.get(machine.provider_id or "")
         except ProviderBusyError:
             return machine  # A look that failed proves nothing; the deadline still runs.
-        self._check_view(operation, machine, view, cloud)
+        is_shown = self._check_view(operation, machine, view, cloud)
+        if not is_shown and not is_waiting:
+            return machine
 
         def plan() -> Sequence[Change]:
             fresh = self.records.store.get(Machine, machine.id)
-            booting = view.state == ViewState.STARTING and fresh.registered_at is None
+            booting = view.state == ViewState.STARTING and fresh.state == MachineState.PROVISIONING
             return [
                 Update(
                     replace(
@@ -86,12 +88,13 @@ class AwaitAgent:
 
     def _check_view(
         self, operation: Operation, machine: Machine, view: MachineView, cloud: GpuCloud
-    ) -> None:
-        asked = machine.requested_at or machine.created_at
-        age = (self.records.now() - asked).total_seconds()
-        is_young = age < cloud.traits.listing_settles_seconds
+    ) -> bool:
+        """Whether the provider shows the machine; raises if it will not come or costs too much."""
+        is_young = self.records.now() <= machine.unlisted_until(
+            cloud.traits.listing_settles_seconds
+        )
         if view.state == ViewState.GONE and view.raw_status == "not_found" and is_young:
-            return  # Not visible yet: a young machine that is missing proves nothing.
+            return False  # Not visible yet: a young machine that is missing proves nothing.
         if view.state in DEAD:
             raise BootFailedError(f"machine {machine.id}: {DEAD[view.state]} ({view.raw_status})")
         pod = self.operations.pod_of(operation)
@@ -101,6 +104,7 @@ class AwaitAgent:
             raise PriceRaisedError(
                 f"machine {machine.id} costs {price} micro-USD per hour, the cap is {cap}"
             )
+        return True
 
     def _check_deadline(self, machine: Machine, cloud: GpuCloud) -> None:
         asked = machine.requested_at or machine.created_at
@@ -114,6 +118,7 @@ class AwaitAgent:
     def _restoring(self, operation_id: str) -> None:
         def plan() -> Sequence[Change]:
             operation = self.operations.load(operation_id)
+            self.operations.check_wanted(operation)
             pod: Pod = self.operations.pod_of(operation)
             if pod.state != PodState.LAUNCHING:
                 return []
@@ -126,3 +131,9 @@ class AwaitAgent:
             ]
 
         self.records.apply(plan)
+
+
+def _is_seen(machine: Machine) -> bool:
+    """Registered, and looked at since: the contract's price and the ports come from that look."""
+    registered, looked = machine.registered_at, machine.looked_at
+    return registered is not None and looked is not None and looked > registered

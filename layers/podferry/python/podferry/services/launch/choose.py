@@ -69,10 +69,11 @@ class ChooseOffer:
         if self._has_machine(operation):
             return {"next": "rent"}
         pod = self.operations.pod_of(operation)
+        before = operation.machine_id
         if operation.offers_listed_at is None:
             operation = self._list(operation, pod)
         if operation.offers:
-            self._intend(operation)
+            self._intend(operation, before)
             return {"next": "rent"}
         return self._wait(operation)
 
@@ -98,18 +99,22 @@ class ChooseOffer:
             raise NoCapacityError(_explain(found, silent))
 
         def plan() -> Sequence[Change]:
-            fresh = replace(
-                self.operations.load(operation.id),
+            fresh = self.operations.load(operation.id)
+            if fresh.offers_listed_at is not None:
+                return []
+            listed = replace(
+                fresh,
                 offers=found.offers[:20],
                 offers_listed_at=now,
                 capacity_deadline_at=deadline,
             )
-            return [Update(fresh)]
+            return [Update(listed)]
 
         self.records.apply(plan)
         return self.operations.load(operation.id)
 
-    def _intend(self, operation: Operation) -> None:
+    def _intend(self, operation: Operation, before: str | None) -> None:
+        """Write the machine down; `before` is the operation's machine that was looked at."""
         offer, *rest = operation.offers
         machine_id = self.records.new_id(Machine)
         stamp = new_stamp(self.deployment, self.records.randomness.bits(STAMP_BITS))
@@ -117,6 +122,8 @@ class ChooseOffer:
         def plan() -> Sequence[Change]:
             fresh = self.operations.load(operation.id)
             self.operations.check_wanted(fresh)
+            if fresh.machine_id != before:
+                return []  # Another run of this step has chosen.
             pod = self.operations.pod_of(fresh)
             volume = self.records.store.get(Volume, pod.volume_id)
             machine = Machine(

@@ -69,7 +69,7 @@ class FinishStart:
         """What the agent reported, by step.
 
         Raises:
-            InternalError: a command of this start did not succeed; then it is not running.
+            InternalError: a command of this start is missing or failed; then it is not running.
         """
         results: dict[str, Any] = {}
         for command_id in operation.commands:
@@ -79,4 +79,17 @@ class FinishStart:
             if command.state != CommandState.SUCCEEDED or command.step is None:
                 raise InternalError(f"command {command.id} is {command.state}, not succeeded")
             results[command.step.replace("-", "_")] = command.result
+        missing = _needed_results(operation) - set(results)
+        if missing:
+            raise InternalError(f"operation {operation.id} has no result of {sorted(missing)}")
         return results
+
+
+def _needed_results(operation: Operation) -> set[str]:
+    """Running means usable: what was expected is restored, and the pod was probed."""
+    needed = {"run"}
+    if operation.environment_snapshot_id is not None:
+        needed.add("restore_environment")
+    if operation.volume_snapshot_id is not None:
+        needed.add("restore_volume")
+    return needed

@@ -7,19 +7,21 @@ from typing import Any
 
 from podferry.domain.account import SshKey
 from podferry.domain.errors import (
+    BootFailedError,
     CloudError,
+    ConflictError,
     NoCapacityError,
     OfferGoneError,
     OutcomeUnknownError,
     ProviderBusyError,
     ProviderRefusedError,
 )
-from podferry.domain.machine import Machine, MachineState
+from podferry.domain.machine import FINAL_STATES, Machine, MachineState
 from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod
 from podferry.ports.gpu_cloud import GpuCloud, GpuClouds, LaunchRequest, MachineView, ViewState
 from podferry.ports.objects import AgentBundle
-from podferry.ports.store import Change, Update
+from podferry.ports.store import Change, Check, Create, Update
 from podferry.services.operations import Operations
 from podferry.services.records import Records
 
@@ -51,18 +53,22 @@ class Rent:
         Raises:
             NoCapacityError and its kind, ProviderRefusedError: nothing stands at the provider.
             ProviderBusyError: nothing was made yet; run it again.
+            BootFailedError: it is being given back, or its provider never shows it as one.
             OperationCancelledError: no longer wanted (before the call).
+            ConflictError: another run of this step makes the call; run it again.
         """
         operation = self.operations.load(operation_id)
         machine = self._machine(operation)
-        if machine.state == MachineState.INTENDED:
-            self.operations.check_wanted(operation)
-            return self._create(operation, machine)
-        if machine.state == MachineState.RELEASED:
+        if machine.clearance is not None:
+            raise BootFailedError(f"machine {machine.id} is being given back")
+        if machine.state in FINAL_STATES:
             raise OfferGoneError(f"machine {machine.id} was never made")
+        if machine.state == MachineState.INTENDED:
+            return self._create(operation, machine)
         if machine.provider_id is None:
             # Also when its agent has registered already: without the provider's id for it nobody
             # could end it.
+            self.operations.check_wanted(operation)
             return self._settle(operation, machine)
         return {"outcome": "rented"}
 
@@ -74,27 +80,41 @@ class Rent:
     def _create(self, operation: Operation, machine: Machine) -> dict[str, Any]:
         pod = self.operations.pod_of(operation)
         token = f"pfb_{machine.id}_{self.records.randomness.secret()}"
-        # The row is `requested` before the call: a crash in between is settled by looking.
         request = self._request(pod, machine, token)
-        self._move(
-            machine.id,
-            MachineState.REQUESTED,
-            boot_token_sha256=hashlib.sha256(token.encode()).hexdigest(),
-            requested_at=self.records.now(),
-        )
+        digest = hashlib.sha256(token.encode()).hexdigest()
+        self.records.apply(lambda: self._claim(operation.id, machine.id, digest))
         try:
             provider_id = self.clouds.get(machine.offer.provider).create(request)
         except OutcomeUnknownError as error:
-            self._move(machine.id, MachineState.UNKNOWN, note=error.detail)
+            self._ended(machine.id, MachineState.UNKNOWN, note=error.detail)
             return {"outcome": "unknown", "wait_seconds": SETTLE_POLL_SECONDS}
         except ProviderBusyError:
-            self._move(machine.id, MachineState.INTENDED, requested_at=None)
+            self._ended(machine.id, MachineState.INTENDED, requested_at=None)
             raise
         except (NoCapacityError, ProviderRefusedError) as error:
             self._nothing_made(operation, machine, error)
             raise
         self._rented(operation, machine, provider_id)
         return {"outcome": "rented"}
+
+    def _claim(self, operation_id: str, machine_id: str, digest: str) -> Sequence[Change]:
+        """The right to make the create call, for one run of this step and while it is wanted.
+
+        The row is `requested` before the call: a crash in between is settled by looking.
+        """
+        operation = self.operations.load(operation_id)
+        self.operations.check_wanted(operation)
+        machine = self.records.store.get(Machine, machine_id)
+        if machine.state != MachineState.INTENDED or machine.clearance is not None:
+            raise ConflictError(f"machine {machine.id} is {machine.state}: another run rents it")
+        requested = replace(
+            machine,
+            state=MachineState.REQUESTED,
+            boot_token_sha256=digest,
+            requested_at=self.records.now(),
+            create_ended_at=None,
+        )
+        return [Check(operation), Update(requested), self._event(operation, requested, "")]
 
     def _settle(self, operation: Operation, machine: Machine) -> dict[str, Any]:
         """The create call's outcome is unknown: adopt what carries our stamp, or wait for it."""
@@ -103,19 +123,22 @@ class Rent:
         if len(standing) == 1:
             self._rented(operation, machine, standing[0].provider_id)
             return {"outcome": "rented"}
+        self._check_patience(cloud, machine, has_standing=bool(standing))
         for extra in standing[1:]:
             # Never more than one machine for one intent; looked at again before we go on.
             cloud.give_up(extra.provider_id)
-        if not standing and self._has_settled(cloud, machine):
-            error = OfferGoneError(f"{machine.offer.provider} made no machine {machine.stamp}")
-            self._nothing_made(operation, machine, error)
-            raise error
         return {"outcome": "unknown", "wait_seconds": SETTLE_POLL_SECONDS}
 
-    def _has_settled(self, cloud: GpuCloud, machine: Machine) -> bool:
+    def _check_patience(self, cloud: GpuCloud, machine: Machine, *, has_standing: bool) -> None:
+        """Whoever catches these errors gives back what stands, and proves that nothing does."""
+        now = self.records.now()
+        # An agent that has registered proves the machine, whatever the listing says.
+        is_seen = has_standing or machine.registered_at is not None
+        if not is_seen and now > machine.unlisted_until(cloud.traits.listing_settles_seconds):
+            raise OfferGoneError(f"{machine.offer.provider} made no machine {machine.stamp}")
         asked = machine.requested_at or machine.created_at
-        age = (self.records.now() - asked).total_seconds()
-        return age > cloud.traits.listing_settles_seconds
+        if (now - asked).total_seconds() > cloud.traits.boot_deadline_seconds:
+            raise BootFailedError(f"machine {machine.id}: its provider does not show it as one")
 
     def _request(self, pod: Pod, machine: Machine, token: str) -> LaunchRequest:
         keys = self.records.store.list_owned(SshKey, pod.account_id, limit=1).items
@@ -137,13 +160,15 @@ class Rent:
         )
 
     def _rented(self, operation: Operation, machine: Machine, provider_id: str) -> None:
-        registered = self.records.store.get(Machine, machine.id).registered_at is not None
-        state = MachineState.BOOTING if registered else MachineState.PROVISIONING
-        self._move(machine.id, state, provider_id=provider_id)
+        self._ended(machine.id, MachineState.PROVISIONING, provider_id=provider_id)
+        if self.records.store.get(Machine, machine.id).state in FINAL_STATES:
+            # Whoever gave it back waited for this call longer than it can take, yet here it is.
+            self.clouds.get(machine.offer.provider).give_up(provider_id)
+            raise BootFailedError(f"machine {machine.id} was given back before it was made")
         self.operations.note(operation.id, "rented")
 
     def _nothing_made(self, operation: Operation, machine: Machine, error: CloudError) -> None:
-        self._move(
+        self._ended(
             machine.id,
             MachineState.RELEASED,
             note=error.detail,
@@ -160,24 +185,41 @@ class Rent:
 
         self.records.apply(plan)
 
-    def _move(self, machine_id: str, state: MachineState, note: str = "", **fields: Any) -> None:
+    def _ended(self, machine_id: str, state: MachineState, note: str = "", **fields: Any) -> None:
+        """Write down the create call's outcome; a machine that is being given back stays so."""
+
         def plan() -> Sequence[Change]:
             machine = self.records.store.get(Machine, machine_id)
-            pod = self.records.store.get(Pod, machine.pod_id)
+            if machine.state in FINAL_STATES:
+                return []
+            fields.setdefault("create_ended_at", machine.create_ended_at or self.records.now())
+            changed = replace(machine, state=_state_after(machine, state), **fields)
+            if changed.state == machine.state:
+                return [Update(changed)]
             operation = self.operations.load(machine.operation_id)
-            return [
-                Update(replace(machine, state=state, **fields)),
-                self.records.pod_event(
-                    pod,
-                    f"machine.{state}",
-                    operation,
-                    machine_id=machine.id,
-                    provider=machine.offer.provider,
-                    **({"note": note} if note else {}),
-                ),
-            ]
+            return [Update(changed), self._event(operation, changed, note)]
 
         self.records.apply(plan)
+
+    def _event(self, operation: Operation, machine: Machine, note: str) -> Create:
+        return self.records.pod_event(
+            self.operations.pod_of(operation),
+            f"machine.{machine.state}",
+            operation,
+            machine_id=machine.id,
+            provider=machine.offer.provider,
+            **({"note": note} if note else {}),
+        )
+
+
+def _state_after(machine: Machine, state: MachineState) -> MachineState:
+    if state == MachineState.RELEASED:
+        return state
+    if machine.clearance is not None:
+        return machine.state
+    if state == MachineState.PROVISIONING and machine.registered_at is not None:
+        return MachineState.BOOTING
+    return state
 
 
 def _is_over(view: MachineView) -> bool:

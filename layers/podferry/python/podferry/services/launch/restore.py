@@ -46,7 +46,7 @@ class RestoreSnapshot:
         step = f"restore-{self.kind}"
         earlier = self.commands.latest(operation, step)
         if earlier is not None:
-            self.commands.resume(earlier, task_token)
+            self.commands.rejoin(operation, earlier, task_token)
             return
         pod = self.operations.pod_of(operation)
         order = Order(
@@ -83,7 +83,7 @@ class AwaitReady:
         self.operations.check_wanted(operation)
         earlier = self.commands.latest(operation, "run")
         if earlier is not None:
-            self.commands.resume(earlier, task_token)
+            self.commands.rejoin(operation, earlier, task_token)
             return
         pod = self.operations.pod_of(operation)
         machine = machine_of(self.records, operation)

@@ -6,9 +6,9 @@ from typing import Any
 
 from podferry.domain.errors import ConflictError, NoCapacityError
 from podferry.domain.operation import Operation, OperationKind, OperationState
-from podferry.domain.pod import Failure, Pod
+from podferry.domain.pod import Desired, Failure, Pod, PodState
 from podferry.domain.volume import Volume
-from podferry.ports.store import Change, Create, Update
+from podferry.ports.store import Change, Check, Create, Update
 from podferry.services.launch.choose import ListCandidates
 from podferry.services.operations import Operations
 from podferry.services.records import Records
@@ -80,7 +80,8 @@ class RunHalf:
             parent_id=move.id,
             waiter_token=task_token,
         )
-        self.records.store.commit(*self._changes(pod, half))
+        # Names the move as it is read: a cancel that comes in between wins.
+        self.records.store.commit(*self._changes(pod, half), Check(move))
         return half
 
     def _changes(self, pod: Pod, half: Operation) -> list[Change]:
@@ -149,12 +150,22 @@ class FailMove:
             raise ConflictError(f"a half of move {move.id} is still at work")
         state = OperationState.CANCELLED if move.is_cancel_asked else OperationState.FAILED
         problem = self._problem(found, error)
-        failure = Failure(code=problem["code"], detail=problem["detail"], at=self.records.now())
         return [
             Update(self.operations.ended(move, state, error=problem)),
-            Update(replace(pod, operation_id=None, last_error=pod.last_error or failure)),
+            Update(self._left(pod, move, problem)),
             self.records.pod_event(pod, f"pod.move_{state}", move, error=problem["code"]),
         ]
+
+    def _left(self, pod: Pod, move: Operation, problem: dict[str, Any]) -> Pod:
+        """Between the halves of a move the wish is to run; it ends where the pod now is."""
+        failure = Failure(code=problem["code"], detail=problem["detail"], at=self.records.now())
+        is_cancelled = move.is_cancel_asked
+        return replace(
+            pod,
+            desired=Desired.RUNNING if pod.state == PodState.RUNNING else Desired.STOPPED,
+            operation_id=None,
+            last_error=pod.last_error if is_cancelled else pod.last_error or failure,
+        )
 
     def _problem(self, halves: Sequence[Operation | None], error: WorkflowError) -> dict[str, Any]:
         """What went wrong in the half that failed says more than that it failed."""

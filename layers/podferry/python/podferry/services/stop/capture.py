@@ -6,7 +6,6 @@ from typing import Any
 
 from podferry.domain.account import Account
 from podferry.domain.command import Command, CommandKind, CommandState
-from podferry.domain.errors import OperationCancelledError
 from podferry.domain.machine import Machine, MachineState
 from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod
@@ -31,11 +30,9 @@ class BeginStop:
     operations: Operations
 
     def run(self, operation_id: str) -> dict[str, Any]:
-        """Raises: OperationCancelledError, also for a stop that turned back already."""
+        """Raises: OperationCancelledError."""
         operation = self.operations.load(operation_id)
         self.operations.check_wanted(operation)
-        if operation.turned_back is not None:
-            raise OperationCancelledError(f"operation {operation.id} has turned back")
         self.operations.schedules.enable()
 
         def plan() -> Sequence[Change]:
@@ -67,7 +64,7 @@ class Quiesce:
         self.operations.check_wanted(operation)
         earlier = self.commands.latest(operation, "quiesce")
         if earlier is not None:
-            self.commands.resume(earlier, task_token)
+            self.commands.rejoin(operation, earlier, task_token)
             return
         spec = self.operations.pod_of(operation).spec
         order = Order(
@@ -104,7 +101,7 @@ class CaptureSnapshot:
         step = f"capture-{self.kind}"
         earlier = self.commands.latest(operation, step)
         if earlier is not None and earlier.state != CommandState.FAILED:
-            self.commands.resume(earlier, task_token)
+            self.commands.rejoin(operation, earlier, task_token)
             return
         pod = self.operations.pod_of(operation)
         machine = machine_of(self.records, operation)

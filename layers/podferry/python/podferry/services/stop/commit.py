@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from podferry.domain.command import Command
+from podferry.domain.command import Command, CommandKind
 from podferry.domain.errors import (
     EpochStaleError,
     SnapshotError,
@@ -20,7 +20,7 @@ from podferry.ports.surroundings import Signals
 from podferry.services.giving_up import clear
 from podferry.services.operations import Operations
 from podferry.services.records import Records
-from podferry.services.verification import Cursor, VerifySnapshot
+from podferry.services.verification import Cursor, Verdict, VerifySnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,47 +44,70 @@ class VerifyCaptures:
         """
         operation = self.operations.load(operation_id)
         self.operations.check_wanted(operation)
-        captures = captures_of(self.records, operation)
-        missing = [kind for kind in SnapshotKind if kind not in captures]
-        if missing:
-            self._lose(operation, missing, f"no capture of the {' and the '.join(missing)}")
+        if operation.is_point_of_no_return:
+            return Verdict(None, 0).as_state()  # What is committed was proven, and is final.
+        if cursor is None:
+            self.records.apply(lambda: self._pin(operation_id))
+            operation = self.operations.load(operation_id)
+        pinned = pinned_captures(self.records, operation)
         try:
-            verdict = self.verify.run(list(captures.values()), cursor, trust_parents=True)
+            verdict = self.verify.run(pinned, cursor, trust_parents=True)
         except SnapshotError as error:
             self.signals.count("VerifyFailed")
-            return self._lose_damaged(operation, captures, error)
+            return self._lose_damaged(operation, pinned, error)
+        if verdict.cursor is None:
+            self.records.apply(lambda: self._proven(operation))
         return verdict.as_state()
 
+    def _pin(self, operation_id: str) -> Sequence[Change]:
+        """Name what will be proven; a capture that arrives later is refused, not slipped in."""
+        operation = self.operations.load(operation_id)
+        self.operations.check_wanted(operation)
+        snapshots = _snapshots_of(self.records, operation)
+        captures = {s.kind: s for s in reversed(snapshots) if s.state == SnapshotState.CAPTURED}
+        missing = [kind for kind in SnapshotKind if kind not in captures]
+        why = f"no capture of the {' and the '.join(missing)}"
+        if missing:
+            self._check_loss(operation, why)
+        pinned = replace(
+            operation,
+            environment_snapshot_id=_id_of(captures.get(SnapshotKind.ENVIRONMENT)),
+            volume_snapshot_id=_id_of(captures.get(SnapshotKind.VOLUME)),
+            is_verified=False,
+            lost=_losses(operation, missing, why),
+        )
+        return [
+            Update(pinned),
+            *_abandoned([s for s in snapshots if s.state == SnapshotState.OPEN]),
+        ]
+
+    def _proven(self, operation: Operation) -> Sequence[Change]:
+        fresh = self.operations.load(operation.id)
+        if _pins(fresh) != _pins(operation):
+            raise SnapshotUnverifiedError("the captures changed while they were verified")
+        return [Update(replace(fresh, is_verified=True))]
+
     def _lose_damaged(
-        self, operation: Operation, captures: dict[SnapshotKind, Snapshot], error: SnapshotError
+        self, operation: Operation, captures: Sequence[Snapshot], error: SnapshotError
     ) -> dict[str, Any]:
         """Which one is damaged decides what is lost; the other one is verified by the next run."""
-        bad = [s for s in captures.values() if s.id in error.detail] or list(captures.values())
-        self._lose(operation, [s.kind for s in bad], error.detail)
-        for snapshot in bad:
-            self._abandon(snapshot)
-        return {"is_done": False, "cursor": None, "proven": 0}
-
-    def _lose(self, operation: Operation, kinds: Sequence[SnapshotKind], why: str) -> None:
-        machine = self.records.store.get(Machine, operation.machine_id or "")
-        if not operation.accept_loss and machine.state != MachineState.LOST:
-            raise SnapshotUnverifiedError(why)
+        bad = [s for s in captures if s.id in error.detail] or list(captures)
+        self._check_loss(operation, error.detail)
 
         def plan() -> Sequence[Change]:
             fresh = self.operations.load(operation.id)
-            known = set(fresh.lost)
-            lost = [_loss(kind, why) for kind in kinds]
-            new = tuple(line for line in lost if line not in known)
-            return [Update(replace(fresh, lost=(*fresh.lost, *new)))] if new else []
+            self.operations.check_wanted(fresh)
+            snapshots = [self.records.store.get(Snapshot, s.id) for s in bad]
+            lost = (*fresh.lost, *(_loss(s.kind, error.detail) for s in snapshots))
+            return [Update(replace(fresh, is_verified=False, lost=lost)), *_abandoned(snapshots)]
 
         self.records.apply(plan)
+        return {"is_done": False, "cursor": None, "proven": 0}
 
-    def _abandon(self, snapshot: Snapshot) -> None:
-        def plan() -> Sequence[Change]:
-            fresh = self.records.store.get(Snapshot, snapshot.id)
-            return [Update(replace(fresh, state=SnapshotState.ABANDONED))]
-
-        self.records.apply(plan)
+    def _check_loss(self, operation: Operation, why: str) -> None:
+        machine = self.records.store.get(Machine, operation.machine_id or "")
+        if not operation.accept_loss and machine.state != MachineState.LOST:
+            raise SnapshotUnverifiedError(why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +118,17 @@ class CommitHeads:
     operations: Operations
 
     def run(self, operation_id: str) -> dict[str, Any]:
-        """Raises: EpochStaleError, OperationCancelledError, ConflictError (run it again)."""
-        if not self.operations.load(operation_id).is_point_of_no_return:
-            self.records.apply(lambda: self._plan(operation_id))
+        """Raises: EpochStaleError, OperationCancelledError, SnapshotUnverifiedError, ConflictError.
+
+        The last one means: run it again.
+        """
+        self.records.apply(lambda: self._plan(operation_id))
         return {}
 
     def _plan(self, operation_id: str) -> Sequence[Change]:
         operation = self.operations.load(operation_id)
+        if operation.is_point_of_no_return:
+            return []
         self.operations.check_wanted(operation)
         pod = self.operations.pod_of(operation)
         machine = self.records.store.get(Machine, operation.machine_id or "")
@@ -111,12 +138,9 @@ class CommitHeads:
                 f"volume {volume.id} is at epoch {volume.epoch}, machine {machine.id} at "
                 f"{machine.epoch}"
             )
-        captures = captures_of(self.records, operation)
+        captures = self._proven(operation)
         marked = replace(
-            self.operations.with_milestone(operation, "committed"),
-            is_point_of_no_return=True,
-            environment_snapshot_id=_id_of(captures.get(SnapshotKind.ENVIRONMENT)),
-            volume_snapshot_id=_id_of(captures.get(SnapshotKind.VOLUME)),
+            self.operations.with_milestone(operation, "committed"), is_point_of_no_return=True
         )
         return [
             Update(marked),
@@ -131,6 +155,12 @@ class CommitHeads:
                 lost=list(operation.lost),
             ),
         ]
+
+    def _proven(self, operation: Operation) -> dict[SnapshotKind, Snapshot]:
+        captures = pinned_captures(self.records, operation)
+        if not operation.is_verified or any(s.state != SnapshotState.CAPTURED for s in captures):
+            raise SnapshotUnverifiedError(f"the captures of {operation.id} are not verified")
+        return {s.kind: s for s in captures}
 
     def _heads(
         self, pod: Pod, volume: Volume, captures: dict[SnapshotKind, Snapshot]
@@ -155,17 +185,27 @@ class CommitHeads:
         return changes
 
 
-def captures_of(records: Records, operation: Operation) -> dict[SnapshotKind, Snapshot]:
-    """The captures that the agent finished for this stop, by kind."""
-    captures: dict[SnapshotKind, Snapshot] = {}
-    for command_id in operation.commands:
-        command = records.store.get(Command, command_id)
-        if "snapshot_id" not in command.arguments:
-            continue
-        snapshot = records.store.get(Snapshot, command.arguments["snapshot_id"])
-        if snapshot.state in {SnapshotState.CAPTURED, SnapshotState.COMMITTED}:
-            captures[snapshot.kind] = snapshot
-    return captures
+def pinned_captures(records: Records, operation: Operation) -> list[Snapshot]:
+    """The captures that this stop verifies and commits, the environment's first."""
+    return [records.store.get(Snapshot, pin) for pin in _pins(operation) if pin is not None]
+
+
+def _pins(operation: Operation) -> tuple[str | None, str | None]:
+    return operation.environment_snapshot_id, operation.volume_snapshot_id
+
+
+def _snapshots_of(records: Records, operation: Operation) -> list[Snapshot]:
+    """Every capture that this stop began, in order."""
+    commands = [records.store.get(Command, command_id) for command_id in operation.commands]
+    return [
+        records.store.get(Snapshot, command.arguments["snapshot_id"])
+        for command in commands
+        if command.kind == CommandKind.CAPTURE
+    ]
+
+
+def _abandoned(snapshots: Sequence[Snapshot]) -> list[Change]:
+    return [Update(replace(s, state=SnapshotState.ABANDONED)) for s in snapshots]
 
 
 def _ground(operation: Operation, machine: Machine) -> Clearance:
@@ -174,8 +214,20 @@ def _ground(operation: Operation, machine: Machine) -> Clearance:
     return Clearance.PROVEN_GONE if machine.state == MachineState.LOST else Clearance.LOSS_ACCEPTED
 
 
+def _losses(operation: Operation, missing: Sequence[SnapshotKind], why: str) -> tuple[str, ...]:
+    """One line for each missing capture; what is known of a damaged one says more than `why`."""
+    return tuple(
+        next((line for line in operation.lost if line.startswith(_lost(kind))), _loss(kind, why))
+        for kind in missing
+    )
+
+
 def _loss(kind: SnapshotKind, why: str) -> str:
-    return f"changes of the {kind} since its last committed state: {why}"
+    return f"{_lost(kind)}: {why}"
+
+
+def _lost(kind: SnapshotKind) -> str:
+    return f"changes of the {kind} since its last committed state"
 
 
 def _id_of(snapshot: Snapshot | None) -> str | None:

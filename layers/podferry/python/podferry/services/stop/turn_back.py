@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from podferry.domain.command import Command, CommandKind, CommandState
 from podferry.domain.errors import InternalError
-from podferry.domain.machine import FINAL_STATES, Machine, MachineState
+from podferry.domain.machine import FINAL_STATES, Machine, MachineState, Pulse
 from podferry.domain.operation import Operation, OperationState
 from podferry.domain.pod import Desired, Failure, Pod, PodState
 from podferry.domain.snapshot import Snapshot, SnapshotState
+from podferry.domain.state_word import SILENCE
 from podferry.ports.store import Change, Update
 from podferry.services.commands import GiveCommand, Order
 from podferry.services.giving_up import GiveUp, Proof
@@ -18,6 +20,8 @@ from podferry.services.operations import Operations
 from podferry.services.records import Records
 from podferry.services.workflow_error import WorkflowError
 
+SAID_TO_BE_GONE = "said_to_be_gone"
+"""Milestone: the provider's word that the machine is gone, not proven by itself."""
 RESUME_SECONDS = 120
 MOST_ASSESSMENTS = 5
 
@@ -45,7 +49,7 @@ class AssessStop:
         if operation.is_cancel_asked or operation.turned_back is not None:
             return self._turn_back(operation, error)
         machine = self.records.store.get(Machine, operation.machine_id or "")
-        proof = Proof.GONE if machine.state in FINAL_STATES else self.give_up.proof(machine)
+        proof = self._proof(operation, machine)
         if proof == Proof.MISSING:
             return {"next": "look_again"}
         is_gone = proof == Proof.GONE
@@ -57,6 +61,27 @@ class AssessStop:
         if is_gone:
             raise InternalError(f"operation {operation_id}: the gate fails: {error.cause}")
         return self._turn_back(operation, error)
+
+    def _proof(self, operation: Operation, machine: Machine) -> Proof:
+        """A machine with data is gone when its provider says so *and* its agent is silent.
+
+        An agent that speaks after that word proves it wrong: the machine is kept.
+        """
+        if machine.state in FINAL_STATES:
+            return Proof.GONE
+        proof = self.give_up.proof(machine)
+        if proof == Proof.NONE:
+            return proof
+        self.operations.note(operation.id, SAID_TO_BE_GONE)
+        said_at = self._said_at(operation.id)
+        pulse = self.records.store.find(Pulse, machine.id)
+        if pulse is None or self.records.now() - pulse.heard_at > SILENCE:
+            return proof
+        return Proof.NONE if pulse.heard_at > said_at else Proof.MISSING
+
+    def _said_at(self, operation_id: str) -> datetime:
+        milestones = self.operations.load(operation_id).milestones
+        return next(m.at for m in milestones if m.phase == SAID_TO_BE_GONE)
 
     def _count(self, operation_id: str) -> Operation:
         def plan() -> Sequence[Change]:
@@ -83,12 +108,14 @@ class AssessStop:
     def _turn_back(self, operation: Operation, error: WorkflowError) -> dict[str, Any]:
         def plan() -> Sequence[Change]:
             fresh = self.operations.load(operation.id)
-            if fresh.turned_back is not None:
+            if fresh.turned_back is not None or fresh.is_point_of_no_return:
                 return []
             return [Update(replace(fresh, turned_back=error.as_problem()))]
 
         self.records.apply(plan)
-        return {"next": "resume"}
+        # A commit that outlived its step may have come first: then there is no way back.
+        is_committed = self.operations.load(operation.id).is_point_of_no_return
+        return {"next": "verify" if is_committed else "resume"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +131,11 @@ class ResumeMachine:
 
         Raises:
             MachineLostError, ConflictError (run it again).
+            InternalError: the stop has not turned back; what was captured must stay at rest.
         """
         operation = self.operations.load(operation_id)
+        if operation.turned_back is None:
+            raise InternalError(f"operation {operation.id} has not turned back")
         machine = machine_of(self.records, operation)
         earlier = self.commands.latest(operation, "resume")
         if earlier is not None and earlier.state != CommandState.FAILED:
@@ -129,7 +159,7 @@ class FailStop:
     operations: Operations
 
     def run(self, operation_id: str, error: WorkflowError) -> dict[str, Any]:
-        """Raises: ConflictError (run it again)."""
+        """Raises: ConflictError (run it again); InternalError: the captures are committed."""
         if self.operations.load(operation_id).state == OperationState.RUNNING:
             self.records.apply(lambda: self._plan(operation_id, error))
         self.operations.answer_waiter(operation_id)
@@ -137,6 +167,8 @@ class FailStop:
 
     def _plan(self, operation_id: str, error: WorkflowError) -> Sequence[Change]:
         operation = self.operations.load(operation_id)
+        if operation.is_point_of_no_return:
+            raise InternalError(f"operation {operation.id} has committed; it cannot turn back")
         pod = self.operations.pod_of(operation)
         machine = self.records.store.get(Machine, operation.machine_id or "")
         problem = operation.turned_back or error.as_problem()

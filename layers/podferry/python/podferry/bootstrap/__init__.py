@@ -5,28 +5,11 @@ function pays only for what it calls, and asks only for the settings that it has
 """
 
 from functools import cache, cached_property
-from importlib.resources import files
-from typing import Protocol, TypeVar
 
-from podferry.adapters.aws.bundle import BundleSource, S3AgentBundle
-from podferry.adapters.aws.clients import AwsClients
-from podferry.adapters.aws.objects import S3SnapshotObjects
-from podferry.adapters.aws.provider_keys import SecretsProviderKeys
-from podferry.adapters.aws.schedules import EventBridgeSchedules
-from podferry.adapters.aws.secrets import SecretsOperatorKey
-from podferry.adapters.aws.signals import MetricSignals
-from podferry.adapters.aws.surroundings import SystemClock, SystemRandomness
-from podferry.adapters.aws.workflows import StepFunctionsWorkflows
-from podferry.adapters.dynamo.store import DynamoStore
-from podferry.adapters.providers.clouds import KeyedClouds
-from podferry.domain.errors import InternalError
+from podferry.bootstrap.aws import AwsPorts
+from podferry.bootstrap.ports import Ports
 from podferry.domain.operation import OperationKind
 from podferry.domain.snapshot import SnapshotKind
-from podferry.ports.gpu_cloud import GpuClouds
-from podferry.ports.objects import AgentBundle, SnapshotObjects
-from podferry.ports.store import Store
-from podferry.ports.surroundings import Clock, OperatorKey, Randomness, Schedules, Signals
-from podferry.ports.workflows import Workflow, Workflows
 from podferry.services.accounts import Accounts
 from podferry.services.agent.heartbeat import Heartbeat
 from podferry.services.agent.objects import RecordCapture, SignDownloads, SignUploads
@@ -62,122 +45,9 @@ from podferry.services.stop.give_up import AwaitGone, FinishStop, GiveUpMachine
 from podferry.services.stop.turn_back import AssessStop, FailStop, ResumeMachine
 from podferry.services.stop_pod import StopPod
 from podferry.services.verification import VerifySnapshot
-from podferry.settings import Settings, read_settings
+from podferry.settings import read_settings
 
-T = TypeVar("T")
-
-
-class Ports(Protocol):
-    """Every port that the application needs; AWS's below, memory's in the tests."""
-
-    @property
-    def store(self) -> Store: ...
-    @property
-    def objects(self) -> SnapshotObjects: ...
-    @property
-    def bundle(self) -> AgentBundle: ...
-    @property
-    def workflows(self) -> Workflows: ...
-    @property
-    def clouds(self) -> GpuClouds: ...
-    @property
-    def schedules(self) -> Schedules: ...
-    @property
-    def signals(self) -> Signals: ...
-    @property
-    def operator_key(self) -> OperatorKey: ...
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def randomness(self) -> Randomness: ...
-    @property
-    def deployment_id(self) -> str: ...
-    @property
-    def api_url(self) -> str: ...
-    @property
-    def boot_script(self) -> str: ...
-
-
-def _needed(value: T | None, name: str) -> T:
-    if value is None:
-        raise InternalError(f"this function is not set up with {name}")
-    return value
-
-
-class AwsPorts:
-    """The ports over AWS, from a function's settings."""
-
-    def __init__(self, settings: Settings, clients: AwsClients | None = None) -> None:
-        self._settings = settings
-        self._clients = clients or AwsClients()
-        self.clock: Clock = SystemClock()
-        self.randomness: Randomness = SystemRandomness()
-        self.signals: Signals = MetricSignals()
-        self.deployment_id = settings.deployment_id
-
-    @cached_property
-    def store(self) -> Store:
-        return DynamoStore(self._clients, self._settings.table_name)
-
-    @cached_property
-    def objects(self) -> SnapshotObjects:
-        settings = self._settings
-        return S3SnapshotObjects(
-            self._clients,
-            {
-                SnapshotKind.ENVIRONMENT: _needed(
-                    settings.environments_bucket, "ENVIRONMENTS_BUCKET"
-                ),
-                SnapshotKind.VOLUME: _needed(settings.volumes_bucket, "VOLUMES_BUCKET"),
-            },
-        )
-
-    @cached_property
-    def bundle(self) -> AgentBundle:
-        settings = self._settings
-        source = BundleSource(
-            bucket=_needed(settings.agent_bundle_source_bucket, "AGENT_BUNDLE_SOURCE_BUCKET"),
-            key=_needed(settings.agent_bundle_source_key, "AGENT_BUNDLE_SOURCE_KEY"),
-            sha256=_needed(settings.agent_bundle_sha256, "AGENT_BUNDLE_SHA256"),
-        )
-        return S3AgentBundle(self._clients, _needed(settings.agent_bucket, "AGENT_BUCKET"), source)
-
-    @cached_property
-    def workflows(self) -> Workflows:
-        settings = self._settings
-        named = {
-            Workflow.LAUNCH: settings.launch_workflow_arn,
-            Workflow.STOP: settings.stop_workflow_arn,
-            Workflow.MOVE: settings.move_workflow_arn,
-        }
-        return StepFunctionsWorkflows(
-            self._clients, {name: arn for name, arn in named.items() if arn is not None}
-        )
-
-    @cached_property
-    def clouds(self) -> GpuClouds:
-        arn = _needed(self._settings.provider_keys_secret_arn, "PROVIDER_KEYS_SECRET_ARN")
-        keys = SecretsProviderKeys(self._clients, arn, self.clock)
-        return KeyedClouds(keys, self.signals)
-
-    @cached_property
-    def schedules(self) -> Schedules:
-        return EventBridgeSchedules(
-            self._clients, _needed(self._settings.reconciler_rule_name, "RECONCILER_RULE_NAME")
-        )
-
-    @cached_property
-    def operator_key(self) -> OperatorKey:
-        arn = _needed(self._settings.operator_key_secret_arn, "OPERATOR_KEY_SECRET_ARN")
-        return SecretsOperatorKey(self._clients, arn, self.clock)
-
-    @property
-    def api_url(self) -> str:
-        return _needed(self._settings.api_url, "API_URL").rstrip("/")
-
-    @cached_property
-    def boot_script(self) -> str:
-        return files("podferry").joinpath("data/bootstrap.sh").read_text(encoding="utf-8")
+__all__ = ["Application", "AwsPorts", "Ports", "application"]
 
 
 class Application:
@@ -278,7 +148,7 @@ class Application:
 
     @cached_property
     def register_agent(self) -> RegisterAgent:
-        return RegisterAgent(self.records)
+        return RegisterAgent(self.records, self.ports.signals)
 
     @cached_property
     def heartbeat(self) -> Heartbeat:
