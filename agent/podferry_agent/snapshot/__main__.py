@@ -67,7 +67,7 @@ def _run(args: argparse.Namespace) -> object:
     if args.command == "explain":
         rules = rules_for(RestoreSpec(**fields))  # type: ignore[arg-type]
         return {path: _explained(rules.explain(os.fsencode(path))) for path in args.path}
-    store = DirectoryStore(args.store, args.snapshot_id)
+    store = DirectoryStore(args.store, args.snapshot_id, is_checking=False)
     never = threading.Event()
     if args.command == "capture":
         spec = CaptureSpec(parent=args.parent, **fields)  # type: ignore[arg-type]

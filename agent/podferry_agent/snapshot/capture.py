@@ -9,17 +9,19 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from podferry_agent import AGENT_VERSION
+from podferry_agent.snapshot import statestore
 from podferry_agent.snapshot.chunks import ChunkTable, Pack, chunk_id
 from podferry_agent.snapshot.describe import describe_directory, describe_special
 from podferry_agent.snapshot.errors import CaptureFailedError, InvalidSpecError
+from podferry_agent.snapshot.listings import Listings
 from podferry_agent.snapshot.manifest import (
     ManifestReader,
     ManifestWriter,
     Root,
     limited,
     load_root,
-    needed_packs,
 )
+from podferry_agent.snapshot.memory import for_big_buffers
 from podferry_agent.snapshot.model import (
     BARE,
     TORN,
@@ -32,12 +34,14 @@ from podferry_agent.snapshot.model import (
     Progress,
     Summary,
     display,
+    sort_key,
 )
 from podferry_agent.snapshot.packs import PackWriter, load_footer
+from podferry_agent.snapshot.patch import Patch
 from podferry_agent.snapshot.progress import Meter
 from podferry_agent.snapshot.reading import BATCH, BATCH_FILES, SMALL, FileReader
-from podferry_agent.snapshot.rules import rules_for
-from podferry_agent.snapshot.statestore import StateStore, StatFacts, proven_ctime
+from podferry_agent.snapshot.rules import Rules, rules_for
+from podferry_agent.snapshot.statestore import Facts, StateStore
 from podferry_agent.snapshot.tree import Tree
 from podferry_agent.snapshot.walk import Node, Walker
 
@@ -57,40 +61,53 @@ def capture(
     except OSError as error:
         where = os.fsdecode(spec.tree_root)
         raise CaptureFailedError(f"{where} cannot be opened: {error.strerror}") from error
-    with tree:
+    with tree, for_big_buffers():
         return _Capture(spec, store, tree, Meter(progress, cancelled)).run()
 
 
 class _Parent:
-    """The snapshot before this one: its chunks, and which of its files are unchanged."""
+    """The snapshot before this one: its chunks, and what was known of its files."""
 
     def __init__(self, spec: CaptureSpec, store: ObjectStore, state: StateStore) -> None:
         self.root: Root | None = None
-        self.table = ChunkTable()
-        self._entries: dict[bytes, tuple[Entry, int, int, int]] = {}
+        self._facts: Facts | None = None
+        self._reader: ManifestReader | None = None
+        self._has_chunks = False
         if spec.parent is None:
             return
         self.root = load_root(store, spec.parent)
         if self.root.kind != spec.kind:
             raise InvalidSpecError(f"the parent {spec.parent} is of kind {self.root.kind}")
-        reader = ManifestReader(store, self.root, state.pages)
-        entries = list(reader.entries())
-        self.table = reader.table
+        self._reader = ManifestReader(store, self.root, state.pages)
         facts = state.facts(spec.parent)
-        pages = [page.name for page in self.root.pages]
-        if facts and facts.pages == pages and len(facts.devs) == len(entries):
-            rows = zip(entries, facts.devs, facts.inos, facts.ctimes, strict=True)
-            self._entries = {e.path: (e, dev, ino, ctime) for e, dev, ino, ctime in rows if ctime}
+        if facts and facts.pages == [page.name for page in self.root.pages]:
+            self._facts = facts
 
-    def unchanged(self, node: Node) -> Entry | None:
-        found = self._entries.get(node.entry.path)
-        if not found:
-            return None
-        old, dev, ino, ctime = found
-        new = node.entry
-        same = (dev, ino, ctime) == (node.dev, node.ino, node.ctime_ns)
-        same = same and (old.mode, old.size, old.mtime_ns) == (new.mode, new.size, new.mtime_ns)
-        return old if same and not (old.bits | new.bits) & BARE else None
+    @property
+    def table(self) -> ChunkTable:
+        return self._reader.table if self._reader else ChunkTable()
+
+    def listings(self, rules: Rules) -> Listings | None:
+        """What an earlier walk saw, if it went by the same rules."""
+        if self._facts and self._facts.rules != rules.fingerprint():
+            self._facts = None
+        return self._facts.listings if self._facts else None
+
+    @property
+    def firsts(self) -> list[bytes]:
+        """First paths of the pages that can be patched: none without facts."""
+        return self._facts.firsts if self._facts else []
+
+    def learn_chunks(self) -> None:
+        """Needed before anything is stored; not if nothing changed."""
+        if self._reader and not self._has_chunks:
+            self._reader.learn_chunks()
+        self._has_chunks = True
+
+    def page(self, number: int) -> list[Entry]:
+        if self._reader is None:
+            raise AssertionError("there is no parent to read a page of")
+        return self._reader.page(number)
 
 
 class _Capture:
@@ -115,11 +132,17 @@ class _Capture:
         self._table = self._parent.table
         self._learn_confirmed()
         rules = rules_for(self._spec)
+        self._rules = rules.fingerprint()
+        self._known = self._parent.listings(rules)
         self._walker = Walker(
-            self._tree, rules, self._spec.pod_prefix, with_sockets=self._spec.kind == "volume"
+            self._tree,
+            rules,
+            self._spec.pod_prefix,
+            with_sockets=self._spec.kind == "volume",
+            known=self._known,
         )
         self._read_everything()
-        self._nodes = list(_without_vanished(self._nodes))
+        self._settle_nodes()
         self._meter.phase("publish")
         return self._publish()
 
@@ -156,33 +179,47 @@ class _Capture:
 
     def _scan(self) -> None:
         for node in self._walker.walk(self._visit):
-            self._nodes.append(node)
-            if node.nlink > 1 and not node.entry.is_directory:
-                group = self._links.setdefault((node.dev, node.ino), [])
-                group.append(node)
-                if len(group) > 1:
-                    continue
-            if node.entry.is_regular and not node.known:
-                self._queue(node)
+            if not node.known:
+                self._take(node)
+        self._add_partners()
         self._flush()
         self._meter.totals(self._seen_bytes, sum(n.entry.is_regular for n in self._nodes))
+
+    def _take(self, node: Node) -> None:
+        self._nodes.append(node)
+        if node.nlink > 1 and not node.entry.is_directory:
+            group = self._links.setdefault((node.dev, node.ino), [])
+            group.append(node)
+            if len(group) > 1:
+                return
+        if node.entry.is_regular:
+            self._queue(node)
+
+    def _add_partners(self) -> None:
+        """Unchanged names of an inode that has got a new name: they are linked to it."""
+        if not self._known:
+            return
+        for inode, group in self._links.items():
+            here = {node.entry.path for node in group}
+            for path in self._known.links.get(inode, ()):
+                if path not in here and (node := self._walker.look(path, inode)):
+                    self._nodes.append(node)
+                    group.append(node)
 
     def _visit(self, directory: Node, fd: int, nodes: list[Node]) -> None:
         """Everything that needs the open directory."""
         if not directory.known and not directory.entry.bits & BARE:
             describe_directory(directory, fd)
         for node in nodes:
-            old = self._parent.unchanged(node)
-            if old:
-                old.link = b""
-                node.entry, node.known = old, True
-            elif not (node.entry.is_regular or node.entry.is_directory):
-                try:
-                    describe_special(self._tree, fd, node)
-                except OSError as error:
-                    self._walker.failed(node.entry.path, error)
+            if node.known or node.entry.is_regular or node.entry.is_directory:
+                continue
+            try:
+                describe_special(self._tree, fd, node)
+            except OSError as error:
+                self._walker.failed(node.entry.path, error)
 
     def _queue(self, node: Node) -> None:
+        self._parent.learn_chunks()
         size = node.entry.size
         self._seen_bytes += size
         if size > SMALL:
@@ -214,42 +251,54 @@ class _Capture:
         for group in self._links.values():
             while len(group) > 1 and group[0].entry.bits & VANISHED:
                 group.pop(0)
-                if group[0].entry.is_regular and not group[0].known:
+                if group[0].entry.is_regular:
                     self._reader.read_big(group[0], self._workers)
             if len(group) < 2:
                 continue
             source = group[0]
-            link = chunk_id(source.entry.path, self._spec.chunk_key)[:16]
+            first = min((node.entry.path for node in group), key=sort_key)
+            link = chunk_id(first, self._spec.chunk_key)[:16]
             for node in group:
                 _copy_content(source, node)
                 node.entry.link = link
 
+    def _settle_nodes(self) -> None:
+        """Put the nodes in order, with what could not be read marked, without what vanished."""
+        report = self._walker.report
+        for node in report.closed:
+            report.removed.append(node.entry.path)
+            if node.known:
+                node.known = False
+                self._nodes.append(node)
+        unreadable = {path for path, _ in report.unreadable}
+        for node in self._nodes:
+            if node.entry.path in unreadable:
+                node.entry.bits |= UNREADABLE
+                node.ctime_ns = 0
+        self._nodes.sort(key=lambda node: sort_key(node.entry.path))
+        gone = [node.entry.path for node in self._nodes if node.entry.bits & VANISHED]
+        report.removed += gone
+        self._nodes = list(_without_vanished(self._nodes))
+
     def _publish(self) -> CaptureOutcome:
         spec = self._spec
-        self._mark_unreadable_directories()
         entries = [node.entry for node in self._nodes]
         writer = ManifestWriter(spec.snapshot_id, self._store, self._parent.root, self._state.pages)
-        writer.write(entries, self._table)
+        patch = Patch(entries, self._walker.report.removed, self._parent.firsts)
+        writer.write(patch, self._parent.page, self._table)
         summary = self._summary(entries, writer)
         root = writer.write_root(self._root(entries, writer, summary))
         self._remember(writer)
         return CaptureOutcome(spec.snapshot_id, root, summary)
 
-    def _mark_unreadable_directories(self) -> None:
-        unreadable = {path for path, _ in self._walker.report.unreadable}
-        for node in self._nodes:
-            if node.entry.path in unreadable:
-                node.entry.bits |= UNREADABLE
-
     def _summary(self, entries: list[Entry], writer: ManifestWriter) -> Summary:
         unreadable = [*self._walker.report.unreadable, *self._reader.unreadable]
         texts = sorted(f"{display(p)}: {errno.errorcode.get(n, n)}" for p, n in unreadable)
-        regular = [e for e in entries if e.is_regular]
         summary = Summary(
-            files=len(regular),
-            directories=sum(e.is_directory for e in entries),
-            entries=len(entries),
-            bytes=sum(e.size for e in regular),
+            files=sum(page.files for page in writer.pages),
+            directories=sum(page.directories for page in writer.pages),
+            entries=sum(page.entries for page in writer.pages),
+            bytes=sum(page.bytes for page in writer.pages),
             new_bytes=self._reader.new_bytes,
             stored_bytes=self._writer.stored_bytes + writer.written_bytes,
             packs=len(self._writer.packs),
@@ -267,8 +316,8 @@ class _Capture:
             kind=spec.kind,
             snapshot_id=spec.snapshot_id,
             parent=spec.parent,
-            pages=writer.pages,
-            packs=needed_packs(entries, self._table),
+            pages=writer.numbered_pages(),
+            packs=writer.packs,
             counts={
                 "entries": summary.entries,
                 "files": summary.files,
@@ -287,13 +336,18 @@ class _Capture:
 
     def _remember(self, writer: ManifestWriter) -> None:
         """Facts are written last: a capture that died leaves those of its parent in use."""
-        facts = StatFacts(
-            [page.name for page in writer.pages],
-            [n.dev for n in self._nodes],
-            [n.ino for n in self._nodes],
-            [proven_ctime(n.ctime_ns, self._scan_start_ns) for n in self._nodes],
-        )
-        self._state.remember(self._spec.snapshot_id, facts, self._spec.parent)
+        listings = Listings(self._walker.report.listings, {})
+        for node in self._walker.report.closed:
+            listings.forget(node.entry.path)
+        if self._known:
+            listings.links.update(Listings(listings.all(), self._known.links).still_linked())
+        for inode, group in self._links.items():
+            listings.links[inode] = [node.entry.path for node in group]
+        facts = Facts(self._rules, [page.name for page in writer.pages], writer.firsts, listings)
+        spec, before = self._spec, self._scan_start_ns - statestore.RACY_NS
+        self._state.remember(spec.snapshot_id, spec.parent, facts.encode(before))
+        kept = [*writer.pages, *(self._parent.root.pages if self._parent.root else ())]
+        self._state.pages.keep_only(page.sha256 for page in kept)
         self._state.forget_packs()
 
 

@@ -2,12 +2,12 @@
 
 import threading
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from blake3 import blake3
 
-RAW, ZSTD = 0, 1
-CODEC_NAMES = {RAW: "raw", ZSTD: "zstd"}
+RAW, ZSTD, PLANES2, PLANES4 = 0, 1, 2, 3  # codecs of blocks
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class Block:
     stored: int
     raw: int
     codec: int
-    crc32: int
+    checksum: int
 
 
 def chunk_id(data: bytes | bytearray | memoryview, key: bytes) -> bytes:
@@ -76,11 +76,18 @@ class ChunkTable:
 
     def add(self, identity: bytes, length: int, block_number: int, offset: int) -> int:
         """Learn a stored chunk from a page or a pack; the first place that is told wins."""
+        return self.add_all([(identity, length, block_number, offset)])[0]
+
+    def add_all(self, chunks: Iterable[tuple[bytes, int, int, int]]) -> list[int]:
+        """The numbers of stored chunks: (identity, length, number of its block, offset in it)."""
+        numbers = []
         with self.lock:
-            known = self.numbers.get(identity)
-            if known is not None:
-                return known
-            return self._append(identity, length, offset, block_number)
+            for identity, length, block_number, offset in chunks:
+                number = self.numbers.get(identity)
+                if number is None:
+                    number = self._append(identity, length, offset, block_number)
+                numbers.append(number)
+        return numbers
 
     def block_of(self, chunk: int) -> Block:
         number = self.block_numbers[chunk]

@@ -5,6 +5,7 @@ import os
 import stat
 import threading
 from collections.abc import Iterator
+from functools import cached_property
 
 from podferry_agent.snapshot.chunks import ChunkTable, chunk_id
 from podferry_agent.snapshot.model import HAS_HOLES, Entry
@@ -13,8 +14,10 @@ _BUFFER = 8 << 20
 
 
 class _Buffer(threading.local):
-    def __init__(self) -> None:
-        self.view = memoryview(bytearray(_BUFFER))
+    @cached_property
+    def view(self) -> memoryview:
+        """Made when a thread first needs it: clearing it takes longer than importing us."""
+        return memoryview(bytearray(_BUFFER))
 
 
 _buffer = _Buffer()
@@ -48,9 +51,10 @@ def missing_chunks(fd: int, entry: Entry, table: ChunkTable, key: bytes) -> list
 
 
 def has_content(fd: int, entry: Entry, table: ChunkTable, key: bytes, *, exact_holes: bool) -> bool:
-    """Whether every byte is right; holes may have been filled with zeros unless `exact_holes`."""
-    if os.fstat(fd).st_size != entry.size:
-        return False
+    """Whether every byte of a file of the right size is right.
+
+    Holes may have been filled with zeros unless `exact_holes`.
+    """
     if entry.bits & HAS_HOLES and not _has_holes(fd, entry, table, exact=exact_holes):
         return False
     return all(_has_chunk(fd, o, table, c, key) for o, c in pairs(entry.refs))

@@ -3,6 +3,7 @@
 import os
 
 from podferry_agent.snapshot import posix
+from podferry_agent.snapshot.listings import row_of
 from podferry_agent.snapshot.tree import Tree
 from podferry_agent.snapshot.walk import Node
 from podferry_agent.snapshot.xattrs import read_xattrs, settle
@@ -14,6 +15,7 @@ def describe_file(node: Node, fd: int, status: os.stat_result) -> None:
     entry.mode, entry.uid, entry.gid = status.st_mode, status.st_uid, status.st_gid
     entry.mtime_ns, entry.size = status.st_mtime_ns, status.st_size
     node.dev, node.ino, node.ctime_ns = status.st_dev, status.st_ino, status.st_ctime_ns
+    node.row = row_of(status)
     entry.flags = posix.get_flags(fd)
     settle(entry, read_xattrs(fd))
 

@@ -14,10 +14,12 @@ from podferry_agent.snapshot.tree import Tree, split_path
 
 def finish_metadata(job: Job) -> None:
     """Owners, modes, times and flags; after this an immutable file takes no change."""
-    for path in sorted(job.plan.want, key=sort_key, reverse=True):
+    actions = job.plan.actions
+    unfinished = [p for p, entry in job.plan.want.items() if _needs_finish(entry, actions[p])]
+    for path in sorted(unfinished, key=sort_key, reverse=True):
         entry = job.plan.want[path]
-        action = job.plan.actions[path]
-        if entry.bits & BARE or action is Action.LEAVE or _is_under_kept(job, path):
+        action = actions[path]
+        if _is_under_kept(job, path):
             continue
         try:
             _finish(job, entry, action)
@@ -42,6 +44,12 @@ def mend_directory_times(tree: Tree, entries: Iterable[Entry]) -> None:
             # A directory that had to stay a link, or that a mount covers, was reported before.
             if error.errno not in (*GONE, errno.EROFS, errno.EPERM):
                 raise
+
+
+def _needs_finish(entry: Entry, action: Action) -> bool:
+    if entry.bits & BARE or action is Action.LEAVE:
+        return False
+    return action is Action.FIX or entry.is_directory or (entry.is_regular and entry.flags != 0)
 
 
 def _is_under_kept(job: Job, path: bytes) -> bool:

@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from podferry_agent.snapshot.chunks import ChunkTable, Pack
@@ -15,7 +15,8 @@ from podferry_agent.snapshot.errors import (
     UnsupportedFormatError,
 )
 from podferry_agent.snapshot.model import REPORT_LIMIT, Entry, ObjectStore, StoredObject, display
-from podferry_agent.snapshot.pages import PageReader, cut_pages, encode_page
+from podferry_agent.snapshot.pages import PageReader, encode_page
+from podferry_agent.snapshot.patch import Patch
 from podferry_agent.snapshot.statestore import PageCache
 
 FORMAT = 1
@@ -33,6 +34,10 @@ class PageRef:
     sha256: str
     first: str
     entries: int
+    files: int
+    directories: int
+    bytes: int
+    packs: list[int]  # places in the root's list of packs
 
 
 @dataclass(frozen=True)
@@ -113,17 +118,32 @@ class ManifestReader:
         self._store = store
         self._root = root
         self._cache = cache
+        self._reader = PageReader(self.table)
 
     def entries(self) -> Iterator[Entry]:
         """All entries in order; the chunk table grows with them."""
-        reader = PageReader(self.table)
+        for number, body in enumerate(self._bodies()):
+            yield from self._decoded(number, body)
+
+    def page(self, number: int) -> list[Entry]:
+        """The entries of one page; the chunk table has its chunks then."""
+        return self._decoded(number, self._fetch(number))
+
+    def learn_chunks(self) -> None:
+        """Fill the chunk table, without making entries."""
+        for page, body in zip(self._root.pages, self._bodies(), strict=True):
+            self._reader.learn(page.name, body)
+
+    def _bodies(self) -> Iterator[bytes]:
         with ThreadPoolExecutor(_TRANSFERS, "pf-page") as pool:
-            bodies = pool.map(self._fetch, range(len(self._root.pages)))
-            for page, body in zip(self._root.pages, bodies, strict=True):
-                entries = reader.read(page.name, body)
-                if len(entries) != page.entries:
-                    raise SnapshotCorruptError("the page has another number of entries", page.name)
-                yield from entries
+            yield from pool.map(self._fetch, range(len(self._root.pages)))
+
+    def _decoded(self, number: int, body: bytes) -> list[Entry]:
+        page = self._root.pages[number]
+        entries = self._reader.read(page.name, body)
+        if len(entries) != page.entries:
+            raise SnapshotCorruptError("the page has another number of entries", page.name)
+        return entries
 
     def _fetch(self, number: int) -> bytes:
         page = self._root.pages[number]
@@ -154,33 +174,79 @@ class ManifestWriter:
         self, snapshot_id: str, store: ObjectStore, parent: Root | None, cache: PageCache
     ) -> None:
         self.pages: list[PageRef] = []
+        self.firsts: list[bytes] = []  # path of the first entry of each page
         self.written = 0
         self.written_bytes = 0
         self._snapshot_id = snapshot_id
         self._store = store
         self._cache = cache
+        self._parent = parent
         self._known = {page.sha256: page for page in parent.pages} if parent else {}
+        self._packs: dict[tuple[str, str], PackRef] = {}
+        self._page_packs: list[list[tuple[str, str]]] = []
 
-    def write(self, entries: Iterable[Entry], table: ChunkTable) -> None:
+    def write(
+        self, patch: Patch, read_page: Callable[[int], Sequence[Entry]], table: ChunkTable
+    ) -> None:
         with ThreadPoolExecutor(_TRANSFERS, "pf-page") as pool:
             uploads = []
-            for group in cut_pages(entries):
+            for group in patch.groups(read_page):
+                if isinstance(group, int):
+                    self._keep(group, patch.firsts[group])
+                    continue
                 body = encode_page(group, table)
                 ref, is_new = self._ref(body, group)
-                self.pages.append(ref)
+                self._add(ref, group[0].path, needed_packs(group, table))
                 if is_new:
                     uploads.append(pool.submit(self._put, ref, body))
             for upload in uploads:
                 upload.result()
+
+    @property
+    def packs(self) -> list[PackRef]:
+        """Every pack that some chunk is in, those of older snapshots included."""
+        return [pack for _, pack in sorted(self._packs.items())]
+
+    def numbered_pages(self) -> list[PageRef]:
+        """The pages, each with the places of its packs in `packs`."""
+        places = {key: place for place, key in enumerate(sorted(self._packs))}
+        return [
+            replace(page, packs=sorted(places[key] for key in keys))
+            for page, keys in zip(self.pages, self._page_packs, strict=True)
+        ]
+
+    def _keep(self, number: int, first: bytes) -> None:
+        if self._parent is None:
+            raise AssertionError("a page can be kept only from a parent")
+        page = self._parent.pages[number]
+        self._add(page, first, [self._parent.packs[place] for place in page.packs])
+
+    def _add(self, page: PageRef, first: bytes, packs: list[PackRef]) -> None:
+        self.pages.append(page)
+        self.firsts.append(first)
+        keys = [(pack.snapshot_id, pack.sha256) for pack in packs]
+        self._packs.update(zip(keys, packs, strict=True))
+        self._page_packs.append(keys)
 
     def _ref(self, body: bytes, group: Sequence[Entry]) -> tuple[PageRef, bool]:
         sha256 = hashlib.sha256(body).hexdigest()
         known = self._known.get(sha256)
         if known:
             return known, False
-        first = display(group[0].path)
-        name = f"pages/{sha256}"
-        return PageRef(self._snapshot_id, name, len(body), sha256, first, len(group)), True
+        regular = [entry for entry in group if entry.is_regular]
+        page = PageRef(
+            snapshot_id=self._snapshot_id,
+            name=f"pages/{sha256}",
+            size=len(body),
+            sha256=sha256,
+            first=display(group[0].path),
+            entries=len(group),
+            files=len(regular),
+            directories=sum(entry.is_directory for entry in group),
+            bytes=sum(entry.size for entry in regular),
+            packs=[],
+        )
+        return page, True
 
     def _put(self, ref: PageRef, body: bytes) -> None:
         self._store.put(ref.name, body, ref.sha256)
@@ -196,7 +262,7 @@ class ManifestWriter:
 
 
 def needed_packs(entries: Iterable[Entry], table: ChunkTable) -> list[PackRef]:
-    """Every pack that some entry's chunk is in, those of older snapshots included."""
+    """Every pack that some entry's chunk is in."""
     packs: dict[tuple[str, str], Pack] = {}
     seen: set[int] = set()
     for entry in entries:

@@ -55,9 +55,26 @@ class MetadataWriter:
                 wishes[WANTED_OWNER] = owner_wish(entry)
         self._apply_xattrs(fd, entry, wishes)
         mode = 0o600 if placeholder else stat.S_IMODE(entry.mode)
-        if stat.S_IMODE(os.fstat(fd).st_mode) != mode:
+        status = os.fstat(fd)
+        if stat.S_IMODE(status.st_mode) != mode:
             self._try("mode", entry, lambda: os.fchmod(fd, mode))
-        self._try("mtime", entry, lambda: os.utime(fd, ns=(entry.mtime_ns, entry.mtime_ns)))
+        if status.st_mtime_ns != entry.mtime_ns:
+            self._try("mtime", entry, lambda: os.utime(fd, ns=(entry.mtime_ns, entry.mtime_ns)))
+
+    def apply_new(self, fd: int, entry: Entry) -> None:
+        """A regular file that was just made, and so has no attributes yet."""
+        status = os.fstat(fd)
+        if (status.st_uid, status.st_gid) != (entry.uid, entry.gid) or entry.xattrs:
+            self.apply_fd(fd, entry)
+            return
+        try:
+            os.fchmod(fd, stat.S_IMODE(entry.mode))
+        except OSError as error:
+            self._refused("mode", entry, error)
+        try:
+            os.utime(fd, ns=(entry.mtime_ns, entry.mtime_ns))
+        except OSError as error:
+            self._refused("mtime", entry, error)
 
     def apply_name(self, directory_fd: int, name: bytes, entry: Entry) -> None:
         """A symlink, FIFO, socket or device: by name, never followed, never opened."""

@@ -184,6 +184,15 @@ class Entry:
         return self.path.rpartition(b"/")[2]
 
 
+def is_below(path: bytes, paths: set[bytes]) -> bool:
+    """Whether a path, or a directory above it, is among `paths`."""
+    while paths and path:
+        if path in paths:
+            return True
+        path = path.rpartition(b"/")[0]
+    return False
+
+
 def sort_key(path: bytes) -> bytes:
     """Orders paths by component, so that a directory comes right before what is in it."""
     return path.replace(b"/", b"\0")

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 import zstandard
 
-from podferry_agent.snapshot.chunks import CODEC_NAMES, RAW, ZSTD, Block, ChunkTable, Pack
+from podferry_agent.snapshot.chunks import Block, ChunkTable, Pack
+from podferry_agent.snapshot.codec import Codec, checksum
 from podferry_agent.snapshot.errors import SnapshotCorruptError, UnsupportedFormatError
 from podferry_agent.snapshot.model import ObjectStore
 from podferry_agent.snapshot.sections import (
@@ -25,53 +26,6 @@ PUTS_IN_FLIGHT = 4
 _TRAILER = struct.Struct("<IIII8s")  # stored, raw, crc32 of the stored footer, version, magic
 _MAGIC = b"PFPACK\r\n"
 _VERSION = 1
-_SAMPLE = 16 << 10
-_NOT_WORTH_IT = 0.97
-
-
-class Codec(threading.local):
-    """Compresses and decompresses blocks; one set of contexts per thread."""
-
-    def __init__(self) -> None:
-        self._normal = zstandard.ZstdCompressor(level=1, write_checksum=False)
-        self._quick = zstandard.ZstdCompressor(level=-5, write_checksum=False)
-        self._reader = zstandard.ZstdDecompressor()
-
-    def encode(self, data: bytes | memoryview) -> tuple[int, bytes]:
-        """(codec, stored bytes); incompressible data is found by samples and stored raw."""
-        if self._is_worth_it(data):
-            packed = self._normal.compress(data)
-            if len(packed) < len(data):
-                return ZSTD, packed
-        return RAW, bytes(data)
-
-    def decode(self, block: Block, stored: bytes) -> bytes:
-        """The raw bytes of a block; `SnapshotCorruptError` if they cannot be what was stored."""
-        name = block.pack.name
-        if block.codec not in CODEC_NAMES:
-            raise UnsupportedFormatError(
-                f"{name}: block codec {block.codec} is unknown to this agent; use a newer one"
-            )
-        if len(stored) != block.stored or zlib.crc32(stored) != block.crc32:
-            raise SnapshotCorruptError(f"the block at {block.offset} has other bytes", name)
-        if block.codec == RAW:
-            return stored
-        try:
-            raw = self._reader.decompress(stored, max_output_size=block.raw)
-        except zstandard.ZstdError as error:
-            raise SnapshotCorruptError(f"block at {block.offset}: {error}", name) from error
-        if len(raw) != block.raw:
-            raise SnapshotCorruptError(f"the block at {block.offset} has another length", name)
-        return raw
-
-    def _is_worth_it(self, data: bytes | memoryview) -> bool:
-        size = len(data)
-        if size <= 4 * _SAMPLE:
-            return True
-        view = memoryview(data)
-        samples = [view[size * i // 4 : size * i // 4 + _SAMPLE] for i in (1, 2, 3)]
-        packed = sum(len(self._quick.compress(sample)) for sample in samples)
-        return packed < _NOT_WORTH_IT * 3 * _SAMPLE
 
 
 @dataclass
@@ -102,7 +56,7 @@ def _footer(open_pack: OpenPack) -> bytes:
             (b"BSTO", pack_column("I", [b.stored for b in blocks])),
             (b"BRAW", pack_column("I", [b.raw for b in blocks])),
             (b"BCOD", pack_column("B", [b.codec for b in blocks])),
-            (b"BCRC", pack_column("I", [b.crc32 for b in blocks])),
+            (b"BSUM", pack_column("I", [b.checksum for b in blocks])),
             (b"CIDS", b"".join(c[0] for c in chunks)),
             (b"CLEN", pack_column("I", [c[1] for c in chunks])),
             (b"CBLK", pack_column("I", [c[2] for c in chunks])),
@@ -136,7 +90,7 @@ def _learn(pack: Pack, columns: dict[bytes, bytes], table: ChunkTable) -> None:
         unpack_column("I", columns[b"BSTO"]),
         unpack_column("I", columns[b"BRAW"]),
         unpack_column("B", columns[b"BCOD"]),
-        unpack_column("I", columns[b"BCRC"]),
+        unpack_column("I", columns[b"BSUM"]),
         strict=True,
     )
     numbers = [table.add_block(Block(pack, *row)) for row in rows]
@@ -180,11 +134,11 @@ class PackWriter:
     def add(self, data: bytes | memoryview, members: list[tuple[int, int]]) -> None:
         """Store one block that holds the chunks (number, offset) and say where they are."""
         codec, stored = self._codec.encode(data)
-        crc32 = zlib.crc32(stored)
+        block_checksum = checksum(stored)
         full = None
         with self._lock:
             target = self._open
-            block = Block(target.pack, target.size, len(stored), len(data), codec, crc32)
+            block = Block(target.pack, target.size, len(stored), len(data), codec, block_checksum)
             target.parts.append(stored)
             target.size += len(stored)
             for chunk, offset in members:

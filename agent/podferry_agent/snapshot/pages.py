@@ -37,23 +37,44 @@ _SCALARS = (
 )
 
 
-def cut_pages(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    """Cut sorted entries where a name's checksum says so.
+class PageCutter:
+    """Cuts sorted entries where a name's checksum says so.
 
     The cut depends on names alone, so that a change in one place leaves the other pages as they
     are, and a capture that touched three files uploads a few pages.
     """
-    page: list[Entry] = []
-    weight = 0
-    for entry in entries:
-        page.append(entry)
-        weight += 64 + len(entry.path) + 8 * len(entry.refs) + sum(len(v) for _, v in entry.xattrs)
-        is_cut = zlib.crc32(entry.path) & _CUT_MASK == 0 and len(page) >= _MIN_ENTRIES
-        if is_cut or len(page) >= _MAX_ENTRIES or weight >= _MAX_WEIGHT:
+
+    def __init__(self) -> None:
+        self._page: list[Entry] = []
+        self._weight = 0
+
+    @property
+    def is_at_cut(self) -> bool:
+        return not self._page
+
+    def cut(self, entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+        for entry in entries:
+            self._page.append(entry)
+            path, length = entry.path, len(self._page)
+            self._weight += 64 + len(path) + 8 * len(entry.refs)
+            if entry.xattrs:
+                self._weight += sum(len(value) for _, value in entry.xattrs)
+            is_cut = length >= _MIN_ENTRIES and not zlib.crc32(path) & _CUT_MASK
+            if is_cut or length >= _MAX_ENTRIES or self._weight >= _MAX_WEIGHT:
+                yield from self.rest()
+
+    def rest(self) -> Iterator[list[Entry]]:
+        """What has not been cut off yet, if anything."""
+        if self._page:
+            page, self._page, self._weight = self._page, [], 0
             yield page
-            page, weight = [], 0
-    if page:
-        yield page
+
+
+def cut_pages(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """All entries in pages."""
+    cutter = PageCutter()
+    yield from cutter.cut(entries)
+    yield from cutter.rest()
 
 
 def encode_page(entries: Sequence[Entry], table: ChunkTable) -> bytes:
@@ -155,7 +176,7 @@ def _block_sections(blocks: Sequence[Block]) -> list[tuple[bytes, bytes]]:
         (b"BSTO", pack_column("I", [b.stored for b in blocks])),
         (b"BRAW", pack_column("I", [b.raw for b in blocks])),
         (b"BCOD", pack_column("B", [b.codec for b in blocks])),
-        (b"BCRC", pack_column("I", [b.crc32 for b in blocks])),
+        (b"BSUM", pack_column("I", [b.checksum for b in blocks])),
         (b"PSHA", b"".join(bytes.fromhex(p.sha256) for p in packs.values())),
         (b"PSID", pack_strings([p.snapshot_id.encode() for p in packs.values()])),
         (b"PSIZ", pack_column("Q", [p.size for p in packs.values()])),
@@ -177,7 +198,20 @@ class PageReader:
         except (ValueError, KeyError, IndexError, struct.error, zstandard.ZstdError) as error:
             raise SnapshotCorruptError(f"the page cannot be read: {error!r}", name) from error
 
+    def learn(self, name: str, data: bytes) -> None:
+        """Only what the page says about chunks."""
+        try:
+            self._learn_chunks(self._sections(name, data))
+        except (ValueError, KeyError, IndexError, struct.error, zstandard.ZstdError) as error:
+            raise SnapshotCorruptError(f"the page cannot be read: {error!r}", name) from error
+
     def _read(self, name: str, data: bytes) -> list[Entry]:
+        sections = self._sections(name, data)
+        entries = _read_entries(sections)
+        self._attach_refs(entries, sections, self._learn_chunks(sections))
+        return entries
+
+    def _sections(self, name: str, data: bytes) -> dict[bytes, bytes]:
         magic, version, raw_length = _HEADER.unpack_from(data)
         if magic != _MAGIC:
             raise SnapshotCorruptError("the object is not a page", name)
@@ -185,24 +219,19 @@ class PageReader:
             raise UnsupportedFormatError(f"{name}: page version {version}; use a newer agent")
         packed = data[_HEADER.size :]
         raw = zstandard.ZstdDecompressor().decompress(packed, max_output_size=raw_length)
-        sections = read_sections(raw)
-        entries = _read_entries(sections)
-        self._attach_refs(entries, sections, self._learn_chunks(sections))
-        return entries
+        return read_sections(raw)
 
     def _learn_chunks(self, sections: dict[bytes, bytes]) -> list[int]:
         blocks = self._learn_blocks(sections)
         ids = sections[b"CIDS"]
         rows = zip(
+            [ids[at : at + 32] for at in range(0, len(ids), 32)],
             unpack_column("I", sections[b"CLEN"]),
-            unpack_column("I", sections[b"CBLK"]),
+            [blocks[block] for block in unpack_column("I", sections[b"CBLK"])],
             unpack_column("I", sections[b"COFF"]),
             strict=True,
         )
-        return [
-            self._table.add(ids[32 * i : 32 * i + 32], length, blocks[block], offset)
-            for i, (length, block, offset) in enumerate(rows)
-        ]
+        return self._table.add_all(rows)
 
     def _learn_blocks(self, sections: dict[bytes, bytes]) -> list[int]:
         packs = self._learn_packs(sections)
@@ -212,7 +241,7 @@ class PageReader:
             unpack_column("I", sections[b"BSTO"]),
             unpack_column("I", sections[b"BRAW"]),
             unpack_column("B", sections[b"BCOD"]),
-            unpack_column("I", sections[b"BCRC"]),
+            unpack_column("I", sections[b"BSUM"]),
             strict=True,
         )
         numbers = []

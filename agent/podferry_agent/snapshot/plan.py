@@ -6,15 +6,16 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import groupby
 
 from podferry_agent.snapshot.chunks import ChunkTable
 from podferry_agent.snapshot.compare import has_content, metadata_changes, same_type
 from podferry_agent.snapshot.describe import describe_file
 from podferry_agent.snapshot.live import LiveTree
-from podferry_agent.snapshot.model import BARE, UNREADABLE, Entry, RestoreSpec
+from podferry_agent.snapshot.model import BARE, UNREADABLE, Entry, RestoreSpec, is_below
 from podferry_agent.snapshot.progress import Meter
 from podferry_agent.snapshot.rules import Rules, Verdict
-from podferry_agent.snapshot.tree import Tree, split_path
+from podferry_agent.snapshot.tree import Tree
 from podferry_agent.snapshot.walk import Node
 from podferry_agent.snapshot.warning import Warnings
 
@@ -134,16 +135,19 @@ class Planner:
         self, batch: list[tuple[Entry, Node]]
     ) -> list[tuple[tuple[Entry, Node], Action]]:
         results = []
-        for entry, node in batch:
-            results.append(((entry, node), self._compare_file(entry, node)))
-            self._meter.add(entry.size, 1)
+        for parent, rows in groupby(batch, lambda row: row[0].parent):
+            group = list(rows)
+            try:
+                with self._tree.directory(parent) as directory:
+                    results += [(row, self._compare_file(directory, *row)) for row in group]
+            except OSError:
+                results += [(row, Action.MAKE) for row in group]
+        self._meter.add(sum(entry.size for entry, _ in batch), len(batch))
         return results
 
-    def _compare_file(self, entry: Entry, node: Node) -> Action:
-        parent, name = split_path(entry.path)
+    def _compare_file(self, directory: int, entry: Entry, node: Node) -> Action:
         try:
-            with self._tree.directory(parent) as directory:
-                fd = self._tree.open_file(directory, name)
+            fd = self._tree.open_file(directory, entry.name)
         except OSError:
             return Action.MAKE
         try:
@@ -153,7 +157,9 @@ class Planner:
             describe_file(node, fd, status)
             if not same_type(entry, node.entry):
                 return Action.MAKE
-            if not has_content(fd, entry, self._table, self._spec.chunk_key, exact_holes=True):
+            if status.st_size != entry.size or not has_content(
+                fd, entry, self._table, self._spec.chunk_key, exact_holes=True
+            ):
                 return Action.MAKE
         except OSError:
             return Action.MAKE
@@ -189,13 +195,11 @@ def _deletions(plan: Plan, live: LiveTree) -> list[bytes]:
     return [
         path
         for path, node in reversed(live.nodes.items())
-        if path not in plan.want and not node.entry.bits & BARE and not _is_below(path, unknown)
+        if path not in plan.want
+        and not node.entry.bits & BARE
+        and not is_below(_parent(path), unknown)
     ]
 
 
-def _is_below(path: bytes, directories: set[bytes]) -> bool:
-    while directories and path:
-        path = path.rpartition(b"/")[0]
-        if path in directories:
-            return True
-    return False
+def _parent(path: bytes) -> bytes:
+    return path.rpartition(b"/")[0]

@@ -5,6 +5,7 @@ import errno
 import fcntl
 import os
 import struct
+import sys
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
@@ -21,6 +22,7 @@ NODUMP_FLAG, NOATIME_FLAG, DIRSYNC_FLAG = 0x40, 0x80, 0x10000
 BLOCKING_FLAGS = IMMUTABLE_FLAG | APPEND_FLAG
 KEPT_FLAGS = SYNC_FLAG | BLOCKING_FLAGS | NODUMP_FLAG | NOATIME_FLAG | DIRSYNC_FLAG
 
+_FLAGS_BUFFER = bytes(8)  # some filesystems write a long, though flags have 32 bits
 NO_FLAGS_ERRNOS = (errno.ENOTTY, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 
@@ -67,14 +69,13 @@ def syncfs(fd: int) -> None:
 
 def get_flags(fd: int) -> int:
     """The inode's settable flags (chattr), 0 where the filesystem has none."""
-    buffer = bytearray(8)
     try:
-        fcntl.ioctl(fd, _FS_IOC_GETFLAGS, buffer)
+        found = fcntl.ioctl(fd, _FS_IOC_GETFLAGS, _FLAGS_BUFFER)
     except OSError as error:
         if error.errno in NO_FLAGS_ERRNOS:
             return 0
         raise
-    return int(struct.unpack("=I", buffer[:4])[0]) & KEPT_FLAGS
+    return int.from_bytes(found[:4], sys.byteorder) & KEPT_FLAGS
 
 
 def set_flags(fd: int, wanted: int) -> None:

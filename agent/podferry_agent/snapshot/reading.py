@@ -20,6 +20,7 @@ from podferry_agent.snapshot.cutting import (
     plan_segments,
 )
 from podferry_agent.snapshot.describe import describe_file
+from podferry_agent.snapshot.listings import row_of
 from podferry_agent.snapshot.model import HAS_HOLES, TORN, UNREADABLE, VANISHED
 from podferry_agent.snapshot.packs import PackWriter
 from podferry_agent.snapshot.progress import Meter
@@ -107,6 +108,7 @@ class FileReader:
     def _failed(self, node: Node, error: OSError) -> None:
         if error.errno in VANISHED_ERRNOS:
             node.entry.bits |= VANISHED
+            node.ctime_ns = 0
             return
         node.entry.bits |= UNREADABLE
         node.entry.refs = ()
@@ -118,15 +120,18 @@ class FileReader:
         """False if the file has to take the way of big ones."""
         fd = self._tree.open_file(directory_fd, split_path(node.entry.path)[1])
         try:
-            for attempt in range(_ATTEMPTS):
-                before = _status(fd)
-                if before.st_size > SMALL or before.st_blocks * 512 < before.st_size:
+            # Nothing happened to the file if it is after the read what the walk saw before.
+            expected, size = node.row, node.entry.size
+            for _ in range(1 + _ATTEMPTS):
+                length = _read_small(fd, joined.data[joined.used :], size)
+                after = _status(fd)
+                if after.st_size > SMALL or after.st_blocks * 512 < after.st_size:
                     return False
-                length = _read_all(fd, joined.data[joined.used :], before.st_size + 1)
-                after = os.fstat(fd)
-                is_stable = _same(before, after) and length == before.st_size
-                if is_stable or attempt == _ATTEMPTS - 1:
+                found = row_of(after)
+                is_stable = found == expected and length == size
+                if is_stable:
                     break
+                expected, size = found, after.st_size
             self._describe(node, fd, after, torn=not is_stable)
             node.entry.size = length
             node.entry.refs = self._join(joined, length)
@@ -210,7 +215,7 @@ class FileReader:
             for offset, length in self._cutter.cut(window[:filled], at_end=at_end):
                 yield position + offset, window[offset : offset + length]
                 used = offset + length
-            window[: filled - used] = bytes(window[used:filled])
+            window[: filled - used] = window[used:filled]
             filled -= used
             position += used
             if got < wanted:
@@ -261,8 +266,19 @@ def _same(before: os.stat_result, after: os.stat_result) -> bool:
     )
 
 
-def _read_all(fd: int, target: memoryview, wanted: int) -> int:
-    return _read_at(fd, target, 0, wanted)
+def _read_small(fd: int, target: memoryview, size: int) -> int:
+    """Bytes read: `size` with one call, and one more if the file has grown."""
+    try:
+        done = os.preadv(fd, [target[: size + 1]], 0)
+    except OSError:
+        _status(fd)  # a FIFO by now cannot be read at an offset
+        raise
+    while done < size:
+        got = os.preadv(fd, [target[done : size + 1]], done)
+        if not got:
+            break
+        done += got
+    return done
 
 
 def _read_at(fd: int, target: memoryview, offset: int, wanted: int) -> int:

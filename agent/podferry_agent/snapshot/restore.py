@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from podferry_agent.snapshot import posix
@@ -19,6 +20,7 @@ from podferry_agent.snapshot.job import Job
 from podferry_agent.snapshot.live import LiveTree
 from podferry_agent.snapshot.manifest import ManifestReader, Root, load_root
 from podferry_agent.snapshot.mapped import programs_with_deleted_files
+from podferry_agent.snapshot.memory import for_big_buffers
 from podferry_agent.snapshot.metadata import MetadataWriter
 from podferry_agent.snapshot.model import (
     Difference,
@@ -37,6 +39,7 @@ from podferry_agent.snapshot.statestore import StateStore
 from podferry_agent.snapshot.swap import Swap
 from podferry_agent.snapshot.tree import Tree
 from podferry_agent.snapshot.verify import TreeVerifier
+from podferry_agent.snapshot.walk import Node
 from podferry_agent.snapshot.warning import Warnings
 
 _ATTEMPTS = 2
@@ -66,6 +69,23 @@ def run_ldconfig() -> str | None:
     return None if done.returncode == 0 else done.stderr.decode(errors="replace")[:500]
 
 
+def _is_proven(job: Job, entry: Entry, node: Node) -> bool:
+    """Whether a file is right by what `lstat` says after the swap, without opening it again.
+
+    What was kept has the ctime it had when it was hashed. What was staged was checked chunk by
+    chunk before it was written, and got the snapshot's mtime last: who writes to it changes that.
+    """
+    action = job.plan.actions[entry.path]
+    before = job.live.nodes.get(entry.path)
+    if action is Action.KEEP and before is not None:
+        return (before.dev, before.ino, before.ctime_ns) == (node.dev, node.ino, node.ctime_ns)
+    found = node.entry
+    return action is Action.MAKE and (
+        (found.mode, found.uid, found.gid, found.size, found.mtime_ns)
+        == (entry.mode, entry.uid, entry.gid, entry.size, entry.mtime_ns)
+    )
+
+
 @dataclass(frozen=True)
 class RestoreHooks:
     """What a test replaces: `step` is called after each change, `ldconfig` after the swap."""
@@ -87,7 +107,8 @@ def restore(
     that only renames follow. A run that was killed is simply run again. Raises a `SnapshotError`.
     """
     try:
-        return _Restore(spec, store, Meter(progress, cancelled), hooks).run()
+        with for_big_buffers():
+            return _Restore(spec, store, Meter(progress, cancelled), hooks).run()
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFullError(f"the disk is full: {error}") from error
@@ -189,10 +210,11 @@ class _Restore:
         self._meter.phase("verify", files=len(job.plan.want))
         plan = job.plan
         swapped = {p for p, action in plan.actions.items() if action is Action.MAKE}
-        live = LiveTree(job.tree, job.rules, self._spec)
+        live = LiveTree(job.tree, job.rules, self._spec, job.live)
         verifier = TreeVerifier(job.tree, reader.table, self._spec.chunk_key)
         wrong = []
-        for difference in verifier.differences(plan.want, live, swapped):
+        is_proven = partial(_is_proven, job)
+        for difference in verifier.differences(plan.want, live, swapped, is_proven):
             if self._is_explained(job, difference):
                 continue
             if difference.kind in ("content", "missing", "type", "target"):

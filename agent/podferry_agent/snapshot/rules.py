@@ -4,6 +4,8 @@ The same rules hold for capture and restore: machine-owned paths are never captu
 and never deleted; left-out paths are not captured and not deleted.
 """
 
+import hashlib
+import json
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -86,6 +88,19 @@ class Rules:
         self._not_kept_regex = _union([p for p, _ in self._not_kept])
         prefixes = (literal_prefix(r.pattern) for r in self.user if r.action == "include")
         self._include_prefixes = [p for p in prefixes if p is not None]
+
+    def fingerprint(self) -> bytes:
+        """Equal for rules that judge every path alike."""
+        facts = [
+            [rule.text for rule in self.user],
+            sorted(map(display, self.mounts)),
+            sorted(map(display, self.bare)),
+            self._fixed,
+            self._machine,
+            self._not_kept,
+            machine_paths.DRIVER_FILE.pattern.decode() if self._with_drivers else "",
+        ]
+        return hashlib.sha256(json.dumps(facts).encode()).digest()
 
     def judge(self, path: bytes, *, directory: bool) -> Verdict:
         """The verdict for a path itself; what is in a directory is judged by its own path."""

@@ -5,16 +5,19 @@ only what they lack.
 """
 
 import contextlib
+import errno
+import hashlib
 import os
 import shutil
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from podferry_agent.snapshot import posix
 from podferry_agent.snapshot.chunks import Block, ChunkTable, chunk_id
+from podferry_agent.snapshot.codec import Codec
 from podferry_agent.snapshot.compare import missing_chunks, pairs
 from podferry_agent.snapshot.errors import (
     DamageError,
@@ -32,12 +35,12 @@ from podferry_agent.snapshot.model import (
     TreeSpec,
     display,
 )
-from podferry_agent.snapshot.packs import Codec
 from podferry_agent.snapshot.progress import Meter
 
 _RANGE = 16 << 20
 _GAP = 512 << 10  # a gap this small is cheaper to read than another request
 _GETS_IN_FLIGHT = 4
+_FILE_LOCKS = 64
 
 
 class StageDirectory:
@@ -53,11 +56,12 @@ class StageDirectory:
         self._made = [p for p in (self.path, self.path.parent) if not p.exists()]
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        _drop_default_acl(self.fd)
 
     @staticmethod
     def name_of(path: bytes) -> bytes:
         """Short and independent of the file's own name."""
-        return chunk_id(path, bytes(32)).hex()[:40].encode()
+        return hashlib.blake2b(path, digest_size=20).hexdigest().encode()
 
     def names(self) -> set[bytes]:
         with os.scandir(self.fd) as found:
@@ -78,25 +82,33 @@ class StageDirectory:
         os.close(self.fd)
 
 
-@dataclass
+def _drop_default_acl(fd: int) -> None:
+    """Staged files would inherit it, and a new file is taken to have no attributes yet."""
+    try:
+        os.removexattr(fd, "system.posix_acl_default")
+    except OSError as error:
+        if error.errno not in (errno.ENODATA, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+
+
+@dataclass(slots=True)
 class StagedFile:
     entry: Entry
     name: bytes
     waiting: int  # chunks that are not in place yet
     exists: bool = False
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-@dataclass
+@dataclass(slots=True)
 class Piece:
     """A chunk that is needed, and every place it goes to."""
 
     chunk: int
-    places: list[tuple[StagedFile, int]] = field(default_factory=list)
+    places: list[tuple[StagedFile, int]]
     done: bool = False
 
 
-@dataclass
+@dataclass(slots=True)
 class Range:
     """Blocks of one pack that are read with one request."""
 
@@ -135,6 +147,7 @@ class Stager:
         self._metadata = metadata
         self._codec = Codec()
         self._slots = threading.BoundedSemaphore(_GETS_IN_FLIGHT)
+        self._file_locks = [threading.Lock() for _ in range(_FILE_LOCKS)]
         self._lock = threading.Lock()
         self._stop = threading.Event()
 
@@ -160,6 +173,7 @@ class Stager:
 
     def _prepare(self, entries: list[Entry]) -> list[Range]:
         leftovers = self._stage.names()
+        wanted: set[bytes] = set()
         pieces: dict[int, Piece] = {}
         for entry in entries:
             file = StagedFile(entry, self._stage.name_of(entry.path), 0)
@@ -167,9 +181,12 @@ class Stager:
             file.waiting = len(missing)
             if not missing:
                 self._finish(file)
+            wanted.add(file.name)
             for offset, chunk in missing:
-                pieces.setdefault(chunk, Piece(chunk)).places.append((file, offset))
-        wanted = {self._stage.name_of(entry.path) for entry in entries}
+                piece = pieces.get(chunk)
+                if piece is None:
+                    piece = pieces[chunk] = Piece(chunk, [])
+                piece.places.append((file, offset))
         for name in leftovers - wanted:
             os.unlink(name, dir_fd=self._stage.fd)
         return self._ranges(pieces.values())
@@ -229,21 +246,38 @@ class Stager:
         for block, pieces in zip(wanted.blocks, wanted.pieces, strict=True):
             start = block.offset - wanted.start
             raw = memoryview(self._codec.decode(block, data[start : start + block.stored]))
-            for piece in pieces:
-                if not piece.done:  # a second try after damage finds some written
-                    self._write(piece, raw, pack.name)
+            # A second try after damage finds some written.
+            written = sum(self._write(p, raw, pack.name) for p in pieces if not p.done)
+            with self._lock:
+                self.written_bytes += written
+            self._meter.add(written)
 
-    def _write(self, piece: Piece, raw: memoryview, name: str) -> None:
+    def _write(self, piece: Piece, raw: memoryview, name: str) -> int:
+        """Bytes written: the chunk, in all its places."""
         offset = self._table.offsets[piece.chunk]
         data = raw[offset : offset + self._table.lengths[piece.chunk]]
         if chunk_id(data, self._key) != self._table.ids[piece.chunk]:
             raise SnapshotCorruptError("a chunk has other content than was captured", name)
         for file, position in piece.places:
-            self._write_chunk(file, data, position)
+            if len(file.entry.refs) == 2 and len(data) == file.entry.size:
+                self._write_whole(file, data)
+            else:
+                self._write_chunk(file, data, position)
         piece.done = True
+        return len(data) * len(piece.places)
+
+    def _write_whole(self, file: StagedFile, data: memoryview) -> None:
+        """A file of one chunk, which no other thread touches: most files are like this."""
+        fd = self._open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        try:
+            _write_at(fd, data, 0)
+            self._metadata.apply_new(fd, file.entry)
+        finally:
+            os.close(fd)
+        self._step("stage")
 
     def _write_chunk(self, file: StagedFile, data: memoryview, position: int) -> None:
-        with file.lock:
+        with self._file_locks[hash(file.name) % _FILE_LOCKS]:
             fd = self._open(file, os.O_WRONLY if file.exists else os.O_RDWR | os.O_CREAT)
             try:
                 if not file.exists:
@@ -255,9 +289,6 @@ class Stager:
                     self._complete(file, fd)
             finally:
                 os.close(fd)
-        with self._lock:
-            self.written_bytes += len(data)
-        self._meter.add(len(data))
 
     def _finish(self, file: StagedFile) -> None:
         """A file that needs no chunk: empty, all holes, or staged by an earlier run."""

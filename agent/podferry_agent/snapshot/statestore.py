@@ -9,11 +9,11 @@ import os
 import shutil
 import struct
 import zlib
-from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from podferry_agent.snapshot.listings import Listing, Listings
 from podferry_agent.snapshot.sections import (
     pack_column,
     pack_strings,
@@ -23,13 +23,8 @@ from podferry_agent.snapshot.sections import (
     write_sections,
 )
 
-RACY_NS = 2_000_000_000
-_MAGIC = b"PFSTAT01"
-
-
-def proven_ctime(ctime_ns: int, scan_start_ns: int) -> int:
-    """The ctime, or 0 if it is so close to the scan that a later write may have the same one."""
-    return ctime_ns if ctime_ns < scan_start_ns - RACY_NS else 0
+RACY_NS = 2_000_000_000  # a ctime this close to the scan proves nothing
+_MAGIC = b"PFSTAT02"
 
 
 def write_atomically(path: Path, body: bytes, *, durable: bool = True) -> None:
@@ -69,42 +64,55 @@ class PageCache:
 
 
 @dataclass
-class StatFacts:
-    """For each entry of a snapshot's manifest, in order: the inode it was read from.
+class Facts:
+    """What is known on this machine of a snapshot: which inodes its entries were read from."""
 
-    An entry whose facts are all equal is unchanged. `ctimes` is 0 where they prove nothing.
-    """
-
+    rules: bytes  # fingerprint of the rules; with others the listings say nothing
     pages: list[str]
-    devs: Sequence[int]
-    inos: Sequence[int]
-    ctimes: Sequence[int]
+    firsts: list[bytes]  # path of the first entry of each page
+    listings: Listings
 
-    def encode(self) -> bytes:
+    def encode(self, proven_before_ns: int) -> bytes:
+        listings = self.listings.all()
+        links = [(inode, path) for inode, paths in self.listings.links.items() for path in paths]
         body = write_sections(
             [
+                (b"RULE", self.rules),
                 (b"PAGE", pack_strings([name.encode() for name in self.pages])),
-                (b"DEVS", pack_column("Q", self.devs)),
-                (b"INOS", pack_column("Q", self.inos)),
-                (b"CTIM", pack_column("q", self.ctimes)),
+                (b"FRST", pack_strings(self.firsts)),
+                (b"DIRS", pack_strings([listing.path for listing in listings])),
+                (b"NAMS", pack_strings([listing.names for listing in listings])),
+                (b"ROWS", pack_strings([x.settled_rows(proven_before_ns) for x in listings])),
+                (b"OPEN", pack_strings([listing.opened for listing in listings])),
+                (b"LNKD", pack_column("Q", [inode[0] for inode, _ in links])),
+                (b"LNKI", pack_column("Q", [inode[1] for inode, _ in links])),
+                (b"LNKP", pack_strings([path for _, path in links])),
             ]
         )
         return _MAGIC + struct.pack("<I", zlib.crc32(body)) + body
 
     @staticmethod
-    def decode(data: bytes) -> "StatFacts | None":
+    def decode(data: bytes) -> "Facts | None":
         """None if it was not written whole by this version."""
         body = data[12:]
         if data[:8] != _MAGIC or struct.pack("<I", zlib.crc32(body)) != data[8:12]:
             return None
         sections = read_sections(body)
-        pages = [name.decode() for name in unpack_strings(sections[b"PAGE"])]
-        columns: list[array[int]] = [
-            unpack_column("Q", sections[b"DEVS"]),
-            unpack_column("Q", sections[b"INOS"]),
-            unpack_column("q", sections[b"CTIM"]),
-        ]
-        return StatFacts(pages, *columns)
+        columns = (unpack_strings(sections[tag]) for tag in (b"DIRS", b"NAMS", b"ROWS", b"OPEN"))
+        links: dict[tuple[int, int], list[bytes]] = {}
+        inodes = zip(
+            unpack_column("Q", sections[b"LNKD"]),
+            unpack_column("Q", sections[b"LNKI"]),
+            strict=True,
+        )
+        for inode, path in zip(inodes, unpack_strings(sections[b"LNKP"]), strict=True):
+            links.setdefault(inode, []).append(path)
+        return Facts(
+            sections[b"RULE"],
+            [name.decode() for name in unpack_strings(sections[b"PAGE"])],
+            unpack_strings(sections[b"FRST"]),
+            Listings((Listing(*row) for row in zip(*columns, strict=True)), links),
+        )
 
 
 class StateStore:
@@ -115,23 +123,19 @@ class StateStore:
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.pages = PageCache(self.directory / "pages")
 
-    def facts(self, snapshot_id: str) -> StatFacts | None:
+    def facts(self, snapshot_id: str) -> Facts | None:
         try:
-            return StatFacts.decode(self._facts_path(snapshot_id).read_bytes())
+            return Facts.decode(self._facts_path(snapshot_id).read_bytes())
         except FileNotFoundError:
             return None
 
-    def remember(self, snapshot_id: str, facts: StatFacts, parent: str | None) -> None:
+    def remember(self, snapshot_id: str, parent: str | None, facts: bytes) -> None:
         """Keep the facts of a snapshot, and of its parent in case this one is given up."""
-        write_atomically(self._facts_path(snapshot_id), facts.encode())
-        kept = {snapshot_id, parent}
-        wanted = list(facts.pages)
+        # Not durable: after a power cut a broken file is not believed, and all is hashed.
+        write_atomically(self._facts_path(snapshot_id), facts, durable=False)
         for path in (self.directory / "facts").glob("*"):
-            if path.name not in kept:
+            if path.name not in (snapshot_id, parent):
                 path.unlink(missing_ok=True)
-            elif path.name == parent and (old := self.facts(path.name)):
-                wanted += old.pages
-        self.pages.keep_only(wanted)
 
     def confirmed_packs(self, snapshot_id: str) -> list[tuple[str, int, bytes]]:
         """(sha256, size, footer) of packs an earlier run stored for this very snapshot."""

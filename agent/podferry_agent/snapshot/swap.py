@@ -191,9 +191,9 @@ class Swap:
         """(directory fd, name) of the new thing, complete with its metadata."""
         plan = self._job.plan
         leader = plan.leader_of(entry)
-        temporary = temporary_name(entry.path)
         if leader == entry.path and entry.is_regular:
             return self._job.stage.fd, StageDirectory.name_of(entry.path)
+        temporary = temporary_name(entry.path)
         remove_tree(fd, temporary)
         if leader != entry.path:
             self._place_now(leader)

@@ -11,7 +11,7 @@ from typing import Self
 from podferry_agent.snapshot import posix
 
 _SEGMENT = 3000  # bytes of a path given to one system call; PATH_MAX is 4096
-_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CACHED = 64
 
@@ -112,7 +112,7 @@ class Tree:
     def _open_segment(self, fd: int, segment: bytes) -> int:
         if self._openat2:
             try:
-                return posix.open_beneath(fd, segment, _OPEN_DIRECTORY)
+                return posix.open_beneath(fd, segment, OPEN_DIRECTORY)
             except OSError as error:
                 # gVisor and old kernels lack the call; some seccomp profiles answer EPERM;
                 # EAGAIN means that a rename elsewhere raced with it.
@@ -135,7 +135,7 @@ def _open_step_by_step(fd: int, segment: bytes) -> int:
     current = os.dup(fd)
     for name in segment.split(b"/"):
         try:
-            following = os.open(name, _OPEN_DIRECTORY, dir_fd=current)
+            following = os.open(name, OPEN_DIRECTORY, dir_fd=current)
         finally:
             os.close(current)
         current = following

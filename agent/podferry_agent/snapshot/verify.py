@@ -1,7 +1,7 @@
 """Walks and hashes a live tree, and lists every difference to a snapshot."""
 
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from podferry_agent.snapshot.chunks import ChunkTable
@@ -41,6 +41,10 @@ def _is_ours(spec: RestoreSpec, rules: Rules, entry: Entry) -> bool:
     return rules.judge(absolute, directory=entry.is_directory) is not Verdict.MACHINE
 
 
+def _is_not_proven(_: Entry, __: Node) -> bool:
+    return False
+
+
 class TreeVerifier:
     """Compares a described live tree with entries."""
 
@@ -50,16 +54,28 @@ class TreeVerifier:
         self._key = key
 
     def differences(
-        self, want: dict[bytes, Entry], live: LiveTree, to_hash: Container[bytes]
+        self,
+        want: dict[bytes, Entry],
+        live: LiveTree,
+        to_hash: Container[bytes],
+        is_proven: Callable[[Entry, Node], bool] = _is_not_proven,
     ) -> list[Difference]:
-        """All differences; contents are compared for the paths in `to_hash`."""
+        """All differences; contents are compared for the paths in `to_hash`.
+
+        Files of which `is_proven` says that they are right by what the walk saw are not opened.
+        """
         found = [
             Difference(path, "extra")
             for path, node in live.nodes.items()
             if path not in want and not node.entry.bits & BARE
         ]
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1), "pf-verify") as pool:
-            work = [(entry, live.nodes.get(path), path in to_hash) for path, entry in want.items()]
+            rows = ((entry, live.nodes.get(path)) for path, entry in want.items())
+            work = [
+                (entry, node, entry.path in to_hash)
+                for entry, node in rows
+                if node is None or not node.entry.is_regular or not is_proven(entry, node)
+            ]
             batches = [work[i : i + 64] for i in range(0, len(work), 64)]
             for batch in pool.map(self._check_batch, batches):
                 found += batch
@@ -96,7 +112,7 @@ class TreeVerifier:
             describe_file(node, fd, os.fstat(fd))
             if not entry.is_regular:
                 return True
-            if not is_hashed:
+            if not is_hashed or node.entry.size != entry.size:
                 return node.entry.size == entry.size
             return has_content(fd, entry, self._table, self._key, exact_holes=False)
         except OSError:
@@ -122,6 +138,8 @@ def _link_differences(want: dict[bytes, Entry], live: LiveTree) -> Iterator[Diff
     for path, entry in want.items():
         node = live.nodes.get(path)
         if node is None or entry.is_directory or entry.bits & UNREADABLE:
+            continue
+        if not entry.link and node.nlink == 1:  # alone in both
             continue
         inode = (node.dev, node.ino)
         group = entry.link or path

@@ -4,15 +4,18 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from podferry_agent.snapshot import posix
+from podferry_agent.snapshot.listings import ROW_SIZE, Listing, Listings, row_of
 from podferry_agent.snapshot.model import BARE, TEMPORARY_PREFIX, VANISHED, Entry
 from podferry_agent.snapshot.mounts import can_read_mountinfo
 from podferry_agent.snapshot.rules import Rules, Verdict
-from podferry_agent.snapshot.tree import Tree
+from podferry_agent.snapshot.tree import OPEN_DIRECTORY, Tree, split_path
 from podferry_agent.snapshot.xattrs import is_device
 
+_TRAIL = 64  # ancestors kept open: saves walking each path from the root
 # The name went away, or became something else, between being listed and being looked at.
 VANISHED_ERRNOS = (errno.ENOENT, errno.ESTALE, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
@@ -26,7 +29,7 @@ class Node:
     ino: int
     ctime_ns: int
     nlink: int
-    blocks: int
+    row: bytes = b""  # the same facts as a listing has them
     opened: bool = False  # a directory whose contents are walked
     known: bool = False  # unchanged since the snapshot whose facts are on this machine
 
@@ -38,6 +41,9 @@ class WalkReport:
     unreadable: list[tuple[bytes, int]] = field(default_factory=list)
     leftovers: list[bytes] = field(default_factory=list)  # our temporary names from a crash
     vanished: int = 0
+    closed: list[Node] = field(default_factory=list)  # directories that could not be listed
+    removed: list[bytes] = field(default_factory=list)  # known before, with all below: gone
+    listings: list[Listing] = field(default_factory=list)
 
 
 # Called with a directory, its fd and the nodes in it while the fd is open.
@@ -47,13 +53,28 @@ Visitor = Callable[[Node, int, list[Node]], None]
 class Walker:
     """One walk over one tree."""
 
-    def __init__(self, tree: Tree, rules: Rules, prefix: bytes, *, with_sockets: bool) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        rules: Rules,
+        prefix: bytes,
+        *,
+        with_sockets: bool,
+        known: Listings | None = None,
+    ) -> None:
+        """`known`: listings of an earlier walk with the same rules.
+
+        With them the walk yields, of what has not changed, only the directories it opens.
+        """
         self.report = WalkReport()
         self._tree = tree
+        self._trail: list[tuple[bytes, int]] = []  # open ancestors of the present directory
         self._rules = rules
         self._prefix = prefix
         self._with_sockets = with_sockets
         self._ask_for_mounts = not can_read_mountinfo()
+        # Mounts that only statx can tell are not in a listing.
+        self._known = None if self._ask_for_mounts else known
 
     def walk(self, visit: Visitor | None = None) -> Iterator[Node]:
         """Nodes in manifest order; the root comes first. `visit` sees each directory once."""
@@ -61,28 +82,66 @@ class Walker:
         root.opened = True
         yield root
         stack = [iter(self._list(root, visit))]
-        while stack:
-            node = next(stack[-1], None)
-            if node is None:
-                stack.pop()
-                continue
-            yield node
-            if node.opened:
-                stack.append(iter(self._list(node, visit)))
+        try:
+            while stack:
+                node = next(stack[-1], None)
+                if node is None:
+                    stack.pop()
+                    continue
+                yield node
+                if node.opened:
+                    stack.append(iter(self._list(node, visit)))
+        finally:
+            self._leave_until(None)
 
     def _list(self, directory: Node, visit: Visitor | None) -> list[Node]:
         path = directory.entry.path
         try:
-            with self._tree.directory(path) as fd:
-                nodes = self._nodes(path, fd, directory.dev)
+            with self._opened(path) as fd:
+                nodes = self._nodes(directory, fd)
                 if visit:
                     visit(directory, fd, nodes)
                 return nodes
         except OSError as error:
             self.failed(path, error)
+            self.report.closed.append(directory)
             if error.errno in VANISHED_ERRNOS:
                 directory.entry.bits |= VANISHED
             return []
+
+    @contextmanager
+    def _opened(self, path: bytes) -> Iterator[int]:
+        """The directory, opened from its parent where that is still open."""
+        parent, name = split_path(path)
+        self._leave_until(parent if path else None)
+        is_next = not path or (bool(self._trail) and self._trail[-1][0] == parent)
+        if self._trail and is_next:
+            fd = os.open(name, OPEN_DIRECTORY, dir_fd=self._trail[-1][1])
+        else:
+            fd = self._tree.open_directory(path)
+        if is_next and len(self._trail) < _TRAIL:
+            self._trail.append((path, fd))
+            yield fd
+            return
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _leave_until(self, path: bytes | None) -> None:
+        """Close what is neither `path` nor above it; None closes all."""
+        while self._trail and not _is_at_or_below(path, self._trail[-1][0]):
+            os.close(self._trail.pop()[1])
+
+    def look(self, path: bytes, inode: tuple[int, int]) -> Node | None:
+        """A path that the walk did not yield because nothing in its directory changed."""
+        directory, name = split_path(path)
+        try:
+            with self._tree.directory(directory) as fd:
+                status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except OSError:
+            return None
+        return _node(path, status) if (status.st_dev, status.st_ino) == inode else None
 
     def failed(self, path: bytes, error: OSError) -> None:
         """Count what vanished; remember what exists but cannot be read."""
@@ -91,31 +150,102 @@ class Walker:
         else:
             self.report.unreadable.append((path, error.errno or errno.EIO))
 
-    def _nodes(self, path: bytes, fd: int, dev: int) -> list[Node]:
-        nodes = []
-        with os.scandir(fd) as entries:
-            for found in entries:
-                name = os.fsencode(found.name)
-                child = path + b"/" + name if path else name
-                if name.startswith(TEMPORARY_PREFIX):
-                    self.report.leftovers.append(child)
-                    continue
-                try:
-                    status = found.stat(follow_symlinks=False)
-                    node = self._judged(child, name, status, (fd, dev))
-                except OSError as error:
-                    self.failed(child, error)
-                    continue
-                if node:
-                    nodes.append(node)
+    def _nodes(self, directory: Node, fd: int) -> list[Node]:
+        path = directory.entry.path
+        found = self._scan(path, fd)
+        names = _encoded([name for name, _ in found])
+        listing = Listing(path, names, b"".join([row_of(status) for _, status in found]), b"")
+        old = self._known.get(path) if self._known else None
+        if old and (old.names, old.rows) == (listing.names, listing.rows):
+            self.report.listings.append(old)
+            return self._same_directories(old, [status for _, status in found])
+        nodes = self._new_nodes(directory, fd, listing, [status for _, status in found])
+        if old:
+            nodes = self._without_known(old, listing, nodes)
         nodes.sort(key=lambda node: node.entry.path)
+        listing.opened = b"\0".join([split_path(n.entry.path)[1] for n in nodes if n.opened])
+        self.report.listings.append(listing)
         return nodes
+
+    def _scan(self, path: bytes, fd: int) -> list[tuple[str, os.stat_result]]:
+        with os.scandir(fd) as entries:
+            try:
+                return [(found.name, found.stat(follow_symlinks=False)) for found in entries]
+            except OSError:
+                return self._scan_one_by_one(path, fd)
+
+    def _scan_one_by_one(self, path: bytes, fd: int) -> list[tuple[str, os.stat_result]]:
+        """Some name vanished in between, or cannot be looked at."""
+        found = []
+        for name in os.listdir(fd):
+            try:
+                found.append((name, os.stat(name, dir_fd=fd, follow_symlinks=False)))
+            except OSError as error:
+                self.failed(_joined(path, os.fsencode(name)), error)
+        return found
+
+    def _same_directories(self, old: Listing, statuses: list[os.stat_result]) -> list[Node]:
+        """Of an unchanged directory, the directories in it: what is in them may have changed."""
+        if not old.opened:
+            return []
+        by_name = dict(zip(old.names.split(b"\0"), statuses, strict=True))
+        nodes = [_node(_joined(old.path, n), by_name[n]) for n in old.opened_names()]
+        for node in nodes:
+            node.opened = node.known = True
+        return nodes
+
+    def _new_nodes(
+        self, directory: Node, fd: int, listing: Listing, statuses: list[os.stat_result]
+    ) -> list[Node]:
+        nodes = []
+        names = listing.names.split(b"\0") if listing.names else []
+        for place, (name, status) in enumerate(zip(names, statuses, strict=True)):
+            child = _joined(listing.path, name)
+            if name.startswith(TEMPORARY_PREFIX):
+                self.report.leftovers.append(child)
+                continue
+            try:
+                node = self._judged(child, name, status, (fd, directory.dev))
+            except OSError as error:
+                self.failed(child, error)
+                listing.unproven.append(place)
+                continue
+            if node:
+                node.row = listing.rows[place * ROW_SIZE : (place + 1) * ROW_SIZE]
+                listing.renewed.append((place, node))
+                nodes.append(node)
+        return nodes
+
+    def _without_known(self, old: Listing, listing: Listing, nodes: list[Node]) -> list[Node]:
+        """Mark what has not changed, and keep of it only the directories to be opened."""
+        before, now = old.by_name(), listing.by_name()
+        opened_before = set(old.opened_names())
+        changed = []
+        kept = set()
+        for node in nodes:
+            name = split_path(node.entry.path)[1]
+            node.known = before.get(name) == node.row
+            # What is no longer opened, or is opened for the first time, is another thing.
+            if node.opened != (name in opened_before):
+                node.known = False
+            kept.add(name)
+            if not node.opened and name in opened_before:
+                self.report.removed.append(node.entry.path)
+            if node.opened or not node.known:
+                changed.append(node)
+        listing.renewed = [(place, node) for place, node in listing.renewed if not node.known]
+        gone = (n for n, row in before.items() if n not in kept and now.get(n) != row)
+        self.report.removed += [_joined(old.path, name) for name in gone]
+        return changed
 
     def _judged(
         self, child: bytes, name: bytes, status: os.stat_result, parent: tuple[int, int]
     ) -> Node | None:
-        directory = stat.S_ISDIR(status.st_mode)
+        kind = stat.S_IFMT(status.st_mode)
+        directory = kind == stat.S_IFDIR
         verdict = self._rules.judge(self._prefix + b"/" + child, directory=directory)
+        if kind == stat.S_IFREG and not self._ask_for_mounts:  # most names take the short way
+            return _regular(child, status) if verdict is Verdict.KEEP else None
         if self._is_unlisted_mount(name, status, parent):
             verdict = Verdict.BARE if directory else Verdict.MACHINE
             opened = False
@@ -154,6 +284,18 @@ class Walker:
         return self._ask_for_mounts and posix.is_mount_root(fd, name) is True
 
 
+def _regular(path: bytes, status: os.stat_result) -> Node:
+    entry = Entry(
+        path,
+        status.st_mode,
+        status.st_uid,
+        status.st_gid,
+        status.st_size,
+        status.st_mtime_ns,
+    )
+    return Node(entry, status.st_dev, status.st_ino, status.st_ctime_ns, status.st_nlink)
+
+
 def _node(path: bytes, status: os.stat_result) -> Node:
     mode = status.st_mode
     entry = Entry(
@@ -166,6 +308,19 @@ def _node(path: bytes, status: os.stat_result) -> Node:
     )
     if is_device(mode):
         entry.rdev = status.st_rdev
-    return Node(
-        entry, status.st_dev, status.st_ino, status.st_ctime_ns, status.st_nlink, status.st_blocks
-    )
+    return Node(entry, status.st_dev, status.st_ino, status.st_ctime_ns, status.st_nlink)
+
+
+def _joined(directory: bytes, name: bytes) -> bytes:
+    return directory + b"/" + name if directory else name
+
+
+def _is_at_or_below(path: bytes | None, directory: bytes) -> bool:
+    if path is None:
+        return False
+    return not directory or path == directory or path.startswith(directory + b"/")
+
+
+def _encoded(names: list[str]) -> bytes:
+    """All names of a directory as bytes, joined by the one byte that no name has."""
+    return os.fsencode("\0".join(names))

@@ -68,7 +68,7 @@ def _present(
 
 def settle(entry: Entry, found: Xattrs) -> None:
     """Give the entry its attributes, with written-down wishes put back where they belong."""
-    if not any(name.startswith(b"user.podferry.") for name, _ in found):
+    if not found or not any(name.startswith(b"user.podferry.") for name, _ in found):
         entry.xattrs = found
         return
     kept = []

@@ -10,11 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from podferry_agent.snapshot import pages, statestore
+from podferry_agent.snapshot.manifest import load_root
 from tests.agent.snapshot import trees
-from tests.agent.snapshot.conftest import Bench
+from tests.agent.snapshot.conftest import Bench, CountingStore
 
 NAMES = st.sampled_from([b"a", b"b", b"lib", b"x\xff", b"new\nline", b"a b"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(b"/".join)
@@ -135,3 +138,37 @@ def test_promise_01_any_captured_moment_is_restored_onto_any_tree(
             assert bench.verify(machine, wanted) == []
     finally:
         trees.remove(directory)
+
+
+@given(changes=st.lists(CHANGES, min_size=2, max_size=3))
+@settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+def test_a_manifest_that_was_patched_is_the_one_that_a_capture_without_memory_makes(
+    changes: list[list[Action]],
+) -> None:
+    directory = Path(tempfile.mkdtemp(prefix="pf-random-"))
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(statestore, "RACY_NS", 0)
+            patch.setattr(pages, "_MIN_ENTRIES", 2)
+            patch.setattr(pages, "_CUT_MASK", 1)
+            patch_and_compare(Bench(directory), changes)
+    finally:
+        trees.remove(directory)
+
+
+def patch_and_compare(bench: Bench, changes: list[list[Action]]) -> None:
+    tree = bench.make("pod")
+    for number in range(30):
+        (tree / f"steady{number % 5}").mkdir(exist_ok=True)
+        (tree / f"steady{number % 5}/{number}").write_bytes(b"%d" % number)
+    parent = None
+    for number, actions in enumerate(changes):
+        apply(actions, tree)
+        bench.capture("pod", f"snap_{number}", parent=parent)
+        parent = f"snap_{number}"
+        elsewhere = os.fsencode(bench.base / f"state-{number}")
+        bench.capture("pod", f"whole_{number}", parent=parent, state_dir=elsewhere)
+        store = bench.last_store
+        assert isinstance(store, CountingStore)
+        assert store.names == ["root"]
+        assert load_root(store, f"whole_{number}").pages == load_root(store, parent).pages

@@ -1,12 +1,15 @@
 """An unchanged tree costs nothing, a changed one only its changes."""
 
+import errno
 import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from podferry_agent.snapshot.manifest import load_root
+from podferry_agent.snapshot.manifest import ManifestReader, load_root
+from podferry_agent.snapshot.model import Entry
+from podferry_agent.snapshot.walk import Walker
 from tests.agent.snapshot.conftest import Bench, CountingStore
 
 
@@ -153,3 +156,81 @@ def test_a_capture_after_one_that_was_given_up_goes_back_to_its_parent(bench: Be
     bench.make("other")
     bench.restore("other", "snap_3")
     assert bench.differences("pod", "other") == []
+
+
+@pytest.mark.usefixtures("trusting")
+def test_other_rules_make_a_capture_look_at_everything_again(bench: Bench) -> None:
+    tree = bench.make("pod")
+    fill(tree, 3, 10)
+    bench.capture("pod", "snap_1", user_rules=("exclude /workspace/dir01/**",))
+    bench.capture("pod", "snap_2", parent="snap_1")
+    bench.make("new")
+    bench.restore("new", "snap_2")
+    assert bench.differences("pod", "new") == []
+
+
+@pytest.mark.usefixtures("trusting")
+def test_a_file_below_a_renamed_directory_stays_linked_to_an_unchanged_name(bench: Bench) -> None:
+    tree = bench.make("pod")
+    fill(tree, 3, 10)
+    (tree / "moving").mkdir()
+    os.link(tree / "dir02/file0003", tree / "moving/name")
+    bench.capture("pod", "snap_1")
+    bench.capture("pod", "snap_2", parent="snap_1")
+    (tree / "moving").rename(tree / "moved")
+    outcome = bench.capture("pod", "snap_3", parent="snap_2")
+    assert outcome.summary.new_bytes == 0
+    new = bench.make("new")
+    bench.restore("new", "snap_3")
+    assert (new / "moved/name").samefile(new / "dir02/file0003")
+    assert bench.differences("pod", "new") == []
+
+
+@pytest.mark.usefixtures("trusting")
+def test_only_pages_with_changes_are_read_for_a_capture(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = bench.make("pod")
+    fill(tree, 40, 250)
+    bench.capture("pod", "snap_1")
+    pages = len(load_root(stored(bench), "snap_1").pages)
+    (tree / "dir20/file0100").unlink()
+    read: list[int] = []
+    page = ManifestReader.page
+
+    def noted(reader: ManifestReader, number: int) -> list[Entry]:
+        read.append(number)
+        return page(reader, number)
+
+    monkeypatch.setattr(ManifestReader, "page", noted)
+    outcome = bench.capture("pod", "snap_2", parent="snap_1")
+    assert 1 <= len(read) <= 3 < pages
+    assert outcome.summary.entries == 40 * 251
+    assert outcome.summary.files == 40 * 250 - 1
+
+
+@pytest.mark.usefixtures("trusting")
+def test_a_directory_that_could_not_be_listed_once_is_whole_in_the_next_capture(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = bench.make("pod")
+    fill(tree, 3, 10)
+    bench.capture("pod", "snap_1")
+    inode = (tree / "dir01").stat().st_ino
+    scan = Walker._scan
+
+    def failing(walker: Walker, path: bytes, fd: int) -> list[tuple[str, os.stat_result]]:
+        if os.fstat(fd).st_ino == inode:
+            raise OSError(errno.EIO, "bad sector")
+        return scan(walker, path, fd)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Walker, "_scan", failing)
+        outcome = bench.capture("pod", "snap_2", parent="snap_1")
+    assert outcome.summary.unreadable == ["dir01: EIO"]
+    assert outcome.summary.files == 20
+    outcome = bench.capture("pod", "snap_3", parent="snap_2")
+    assert (outcome.summary.files, outcome.summary.unreadable) == (30, [])
+    bench.make("new")
+    bench.restore("new", "snap_3")
+    assert bench.differences("pod", "new") == []
