@@ -58,6 +58,10 @@ test: setup ## Run every test
 test-fast: setup ## Run the tests that need no stack and no boxes
 	@$(BIN)/python -m pytest tests/unit tests/wire tests/workflows
 
+bench: setup ## Measure the snapshot engine beside other tools; writes docs/bench.md
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python -r bench/requirements.txt
+	@$(BIN)/python -m bench --scale 1 --rounds 3 $(ARGS)
+
 lint: setup ## Check style, types and the direction of imports
 	@ruff check .
 	@ruff format --check .

@@ -22,7 +22,7 @@ def captured(bench: Bench) -> Bench:
     for number in range(5):
         (tree / f"file{number}").write_bytes(os.urandom(400_000))
     (tree / "other").mkdir()
-    (tree / "other/big").write_bytes(os.urandom(12 << 20))
+    (tree / "other/big").write_bytes(os.urandom(20 << 20))  # two packs in any order of blocks
     bench.capture("pod", "snap_1")
     live = bench.make("live")
     (live / "old").write_bytes(b"the old content")
