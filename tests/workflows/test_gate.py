@@ -165,6 +165,8 @@ def test_promise_01_a_commit_that_outlives_its_step_wins_over_the_way_back(world
     world.settle()
     assert len(writes) == number + 1
     assert "AssessStop" in world.visited(operation)
+    assert world.operation(operation).turned_back is None
+    assert world.operation(operation).execution == 1
     assert CommandKind.RESUME not in box.done, "what it wrote from then on would be lost"
     assert world.operation(operation).state == OperationState.SUCCEEDED
     check_kept(world, pod)

@@ -1,5 +1,7 @@
 """Launches and starts: restore, then ready."""
 
+from dataclasses import replace
+
 import pytest
 
 from podferry.domain.command import CommandKind
@@ -14,7 +16,8 @@ from podferry.domain.machine import Machine, MachineState
 from podferry.domain.offer import Requirements
 from podferry.domain.operation import Cause, OperationState
 from podferry.domain.pod import PodState, RunSpec
-from podferry.domain.snapshot import SnapshotKind, object_key
+from podferry.domain.snapshot import SnapshotKind, SnapshotState, object_key
+from podferry.ports.store import Update
 from podferry.services.pods import NewPod
 
 
@@ -171,6 +174,35 @@ def test_case_s1_a_start_never_begins_empty_when_a_root_is_gone(world):
     operation = world.start(pod)
     assert operation.error["code"] == "snapshot_missing"
     assert world.volume(pod).head == head
+
+
+def test_promise_07_a_head_that_is_not_committed_is_never_restored(world):
+    pod = world.launch()
+    world.stop(pod)
+    head = world.snapshot(world.volume(pod).head)
+    world.store.commit(Update(replace(head, state=SnapshotState.ABANDONED)))
+    creates = world.alpha.creates
+    world.start(pod)
+    assert world.pod(pod).state == PodState.STOPPED
+    assert world.alpha.creates == creates
+
+
+def test_a_cancel_at_the_moment_of_renting_comes_before_the_money_is_spent(world):
+    pod = world.create()
+
+    def cancel():
+        world.store.before_commit = lambda: None
+        world.app.cancel_operation.ask(world.account.id, world.pod(pod).operation_id)
+
+    def watch(step, _):
+        if step == "Rent":
+            world.before_step = lambda *_: None
+            world.store.before_commit = cancel
+
+    world.before_step = watch
+    world.settle()
+    assert world.pod(pod).state == PodState.STOPPED
+    assert world.alpha.creates == 0
 
 
 def test_a_cancel_during_a_launch_wins_and_the_machine_goes_back(world):

@@ -102,6 +102,8 @@ def test_promise_04_of_two_machines_with_one_stamp_at_most_one_is_kept(world, is
             lambda operation: world.app.cancel_operation.ask(world.account.id, operation),
         )
     world.settle()
+    assert world.alpha.creates == 1
+    assert world.pod(pod).state == (PodState.STOPPED if is_cancelled else PodState.RUNNING)
     check_at_rest(world, pod)
 
 
@@ -141,6 +143,7 @@ def test_promise_03_a_machine_that_only_failed_is_not_gone(world):
     assert world.machine(pod).state == MachineState.TERMINATING
     assert world.signals.counts["MachineStuckTerminating"] > 0
     world.alpha.delete_says_ok_but_stands = 0
+    world.alpha.words.clear()
     world.settle()
     check_kept(world, pod)
 

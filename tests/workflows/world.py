@@ -222,7 +222,8 @@ class FakeCloud:
 
     def get(self, provider_id: str) -> MachineView:
         box = self.boxes[provider_id]
-        if box.is_gone or self._is_hidden(box):
+        is_missing = box.is_gone and provider_id not in self.words
+        if is_missing or self._is_hidden(box):
             return MachineView(
                 provider_id=provider_id, stamp=None, state=ViewState.GONE, raw_status="not_found"
             )

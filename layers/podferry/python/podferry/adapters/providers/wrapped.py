@@ -8,6 +8,7 @@ The adapters only translate. `wrapped` puts around one, from the inside out: wha
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -41,7 +42,7 @@ def wrapped(cloud: ProviderAdapter, signals: Signals, pause: Pause | None = None
     return RetryingCloud(PacedCloud(observed, cloud.min_interval_seconds, pause), pause)
 
 
-class WrappedCloud:
+class WrappedCloud(ABC):
     """Hands every call on; a subclass says in `_around` what happens before and after it."""
 
     def __init__(self, inner: GpuCloud) -> None:
@@ -64,8 +65,9 @@ class WrappedCloud:
     def give_up(self, provider_id: str) -> None:
         return self._around("give_up", lambda: self._inner.give_up(provider_id))
 
+    @abstractmethod
     def _around(self, call_name: str, call: Callable[[], T]) -> T:
-        raise NotImplementedError
+        """What the wrapper does around each call."""
 
 
 class RetryingCloud(WrappedCloud):
