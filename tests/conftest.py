@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent
-TOGETHER = ("e2e", "local/aws", "infra", "contract", "agent/bundle")
-"""Folders whose session fixtures are dear: a stack, an emulator, a synthesized template."""
+TOGETHER = ("e2e", "local/aws", "infra", "contract", "agent/bundle", "agent/runtime")
+"""Folders whose session fixtures are dear (a stack, an emulator, a synthesized template), and the
+agent's: agents find the processes of their box by a mark that these tests share."""
 
 
 @pytest.hookimpl(tryfirst=True)

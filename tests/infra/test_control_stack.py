@@ -2,6 +2,7 @@
 
 import pytest
 
+from infra.alarms import SIGNALS
 from infra.catalog import FUNCTIONS, WORKFLOWS
 from infra.http_api import OPEN_ROUTES
 from infra.sources import Sources
@@ -84,7 +85,7 @@ def test_counters_of_all_functions_share_the_dimension_that_alarms_watch(control
         for alarm in control.properties("AWS::CloudWatch::Alarm")
         if alarm["Namespace"] == "Podferry"
     ]
-    assert {alarm["MetricName"] for alarm in watched} == {"MachineStuckTerminating", "VerifyFailed"}
+    assert {alarm["MetricName"] for alarm in watched} == set(SIGNALS)
     for alarm in watched:
         (dimension,) = alarm["Dimensions"]
         assert (dimension["Name"], {dimension["Value"]}) == ("service", services)
