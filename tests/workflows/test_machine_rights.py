@@ -5,9 +5,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from scenes import ask, check_kept, prepared
+from scenes import ask, check_kept, once_at, prepared
 
-from podferry.domain.command import CommandKind
+from podferry.domain.command import Command, CommandKind, CommandState
 from podferry.domain.errors import (
     EpochStaleError,
     ForbiddenError,
@@ -16,10 +16,13 @@ from podferry.domain.errors import (
     SnapshotMissingError,
     WrongStateError,
 )
+from podferry.domain.pod import PodState
 from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState, StoredObject, object_key
 from podferry.ports.store import Create, Update
+from podferry.services.agent.heartbeat import Beat, CommandReport
 from podferry.services.agent.objects import WantedObject
 from podferry.services.agent.register import RegisterRequest
+from podferry.services.run_command import ExecRequest
 
 PACK = b"a pack"
 DIGEST = hashlib.sha256(PACK).hexdigest()
@@ -214,3 +217,39 @@ def test_promise_10_a_running_execution_is_left_alone_and_a_dead_one_replaced_on
     world.box.hangs.clear()
     world.settle()
     check_kept(world, pod)
+
+
+@pytest.mark.parametrize("late", [CommandState.RUNNING, CommandState.FAILED])
+def test_promise_10_of_two_reports_at_once_the_end_that_is_written_first_stays(world, late):
+    pod = world.launch()
+    box = world.box
+    command = world.app.run_command.ask(pod.account_id, pod.id, ExecRequest(argv=("true",)))
+
+    def report(state):
+        said = CommandReport(id=command.id, state=state)
+        beat = Beat(boot_id="boot", workload={}, metrics={}, reports=(said,))
+        world.app.heartbeat.beat(world.app.identify.who(box.token), beat)
+
+    def succeed():
+        world.store.before_commit = lambda: None
+        report(CommandState.SUCCEEDED)
+
+    world.store.before_commit = succeed
+    report(late)
+    assert world.row(Command, command.id).state == CommandState.SUCCEEDED
+
+
+def test_a_stopping_pod_takes_no_command_and_a_running_one_is_not_deleted(world):
+    pod = world.launch()
+    with pytest.raises(WrongStateError):
+        world.app.delete_pod.delete(pod.account_id, pod.id)
+    ask(world, pod, "stop")
+    with pytest.raises(WrongStateError):
+        world.app.run_command.ask(pod.account_id, pod.id, ExecRequest(argv=("true",)))
+
+
+def test_promise_03_a_start_does_not_end_while_its_machine_stands(world):
+    pod = world.create()
+    once_at(world, "after_step", "Rent", lambda operation: world.step_again("FailStart", operation))
+    world.settle()
+    assert world.pod(pod).state == PodState.RUNNING
