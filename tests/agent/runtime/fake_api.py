@@ -7,6 +7,7 @@ import base64
 import hashlib
 import itertools
 import json
+import os
 import ssl
 import threading
 import time
@@ -17,7 +18,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 BOOT_TOKEN = "pfb_mach_test_boot-secret-0123456789abcdef"
-MACHINE_ID = "mach_01j0000000000000000000test"
+# Agents find their processes by it: two suites on one computer must not share it.
+MACHINE_ID = f"mach_{os.getpid():026}"
 EPOCH = 7
 
 Json = dict[str, Any]
