@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from world import Crash, World
 
+from podferry.domain.command import CommandKind
 from podferry.domain.errors import ConflictError
 from podferry.domain.machine import FINAL_STATES, Machine
 from podferry.domain.offer import Requirements
@@ -148,6 +149,47 @@ def test_promise_10_a_move_whose_executions_die_anywhere_is_finished(world, stat
     assert world.pod(pod).state == PodState.RUNNING
     assert world.beta.standing()[0].volume == {"a": "1"}
     assert world.alpha.standing() == []
+
+
+def test_promise_10_a_move_that_has_begun_is_not_put_in_question_by_a_restart(world):
+    pod = world.launch()
+    world.box.volume = {"a": "1"}
+    elsewhere = Requirements(providers=("beta",))
+    operation = world.app.move_pod.ask(world.account.id, pod.id, elsewhere, Cause.USER)
+    world.run(until=lambda: "StopHalf" in world.visited(operation))
+    world.engine.kill_all()
+    world.beta.has_stock = False
+    world.reconcile()
+    world.run(until=lambda: not world.alpha.standing())
+    world.beta.has_stock = True
+    world.settle()
+    assert world.operation(operation).state == OperationState.SUCCEEDED
+    assert world.beta.standing()[0].volume == {"a": "1"}
+
+
+def test_promise_10_a_cancel_reaches_a_step_that_is_just_taking_up_its_command_again(world):
+    pod = world.launch()
+    world.box.hangs.add(CommandKind.QUIESCE)
+    operation = world.app.stop_pod.ask(
+        world.account.id, pod.id, accept_loss=False, cause=Cause.USER
+    )
+    world.run(until=lambda: "Quiesce" in world.visited(operation))
+    world.engine.kill_all()
+
+    def cancel():
+        world.store.before_commit = lambda: None
+        world.app.cancel_operation.ask(world.account.id, operation.id)
+
+    def watch(step, _):
+        if step == "Quiesce":
+            world.before_step = lambda *_: None
+            world.store.before_commit = cancel
+
+    world.before_step = watch
+    world.reconcile()
+    world.run(seconds=60)
+    assert world.operation(operation).state == OperationState.CANCELLED
+    assert not world.box.is_paused
 
 
 def test_promise_17_the_schedule_is_on_while_something_runs_and_off_afterwards(world):
