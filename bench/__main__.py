@@ -118,8 +118,10 @@ class Round:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--scale", type=float, default=1.0, help="1: about 1 GB for each tree")
-    parser.add_argument("--environment-mb", type=int, default=1000, help="at scale 1")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="1: 3.5 GB of environment, 1 GB of volume"
+    )
+    parser.add_argument("--environment-mb", type=int, default=3500, help="at scale 1")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tools", help="comma-separated; default: all that are installed")
     parser.add_argument("--trees", default="environment,volume")
@@ -160,6 +162,8 @@ def main() -> int:
 
 def _measure(args: argparse.Namespace, tools: list[Tool]) -> None:
     compile_ours()
+    print("installing the packages of the environment (once) ...", flush=True)
+    subprocess.run([sys.executable, "-m", "bench.data", "install", "."], check=True)
     if args.work:
         args.work.mkdir(parents=True, exist_ok=True)
     with (

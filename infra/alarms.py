@@ -15,10 +15,19 @@ from infra.workflows import PodferryWorkflow
 
 # Counters of the control plane that someone has to act on, and what to do.
 SIGNALS = {
+    "GhostFound": "A provider has a machine with this deployment's stamp that no row stands for. "
+    "It is being given up. If it rings on, end it in the provider's console; the sweeper's log "
+    "names it.",
+    "GarbageHalted": "The garbage of an account is left alone because rows of its snapshots are "
+    "missing or a root cannot be read. Look at the log of the garbage function.",
     "MachineStuckTerminating": "A provider does not confirm that a machine is gone; it may still "
     "cost money. Look at the machine in the provider's console.",
     "ReleasedMachineAlive": "A machine that its provider no longer listed has dialled in; it may "
     "still cost money. End it in the provider's console; its name carries the deployment's stamp.",
+    "SnapshotDamaged": "A restore drill found a snapshot that cannot be restored as it is. Look at "
+    "the error of the operation; it names the object.",
+    "SavesFailing": "The volume of a running pod has not been saved for twice its interval; what "
+    "was written since would be lost with its machine. Look at the pod's save_error and events.",
     "VerifyFailed": "A capture could not be verified, so its machine was kept. Look at the "
     "operation's events.",
 }

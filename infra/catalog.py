@@ -16,9 +16,11 @@ class Right(StrEnum):
     ANSWER_WORKFLOWS = "answer_workflows"
     LEND_OBJECTS = "lend_objects"
     VERIFY_OBJECTS = "verify_objects"
+    COLLECT_GARBAGE = "collect_garbage"
     SHIP_AGENT = "ship_agent"
     KNOW_ADDRESS = "know_address"
     KNOW_RECONCILER = "know_reconciler"
+    WAKE_RECONCILER = "wake_reconciler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class WorkflowSpec:
     """One file below `infra/workflows/` and when its failures ring an alarm.
 
     A launch may fail because nothing is for rent, so one failure is no news. A failed stop keeps a
-    machine that costs money.
+    machine that costs money, a failed proof is a snapshot that cannot be restored.
     """
 
     name: str
@@ -81,7 +83,14 @@ FUNCTIONS = (
         "API of the agents on the machines",
         512,
         BEHIND_HTTP_SECONDS,
-        frozenset({Right.WRITE_TABLE, Right.ANSWER_WORKFLOWS, Right.LEND_OBJECTS}),
+        frozenset(
+            {
+                Right.WRITE_TABLE,
+                Right.ANSWER_WORKFLOWS,
+                Right.LEND_OBJECTS,
+                Right.WAKE_RECONCILER,
+            }
+        ),
     ),
     FunctionSpec(
         "authorizer",
@@ -135,7 +144,34 @@ FUNCTIONS = (
         55,
         frozenset({Right.WRITE_TABLE, Right.BEGIN_OPERATIONS, Right.RECONCILE}),
     ),
+    FunctionSpec(
+        "autosave",
+        "Begins saves of running pods and thins out old ones",
+        512,
+        55,
+        frozenset({Right.WRITE_TABLE}),
+    ),
+    FunctionSpec(
+        "sweeper",
+        "Finds lost machines and machines that nobody knows",
+        512,
+        115,
+        frozenset({Right.WRITE_TABLE, Right.READ_PROVIDER_KEYS, Right.BEGIN_OPERATIONS}),
+    ),
+    # A root may be 64 MiB and takes six times that while it is read; two are kept. The time is all
+    # that a function may have, and the next run goes on where it ends.
+    FunctionSpec(
+        "garbage",
+        "Deletes snapshot objects that nothing needs any more",
+        2048,
+        900,
+        frozenset({Right.WRITE_TABLE, Right.COLLECT_GARBAGE}),
+    ),
 )
+
+# The functions that the minutely rule calls while anything runs; a round ends before the next but
+# one begins.
+ROUNDS = ("reconciler", "autosave", "sweeper")
 
 # The functions that workflow files call, as `${StepsPodsArn}` and so on.
 STEP_FUNCTIONS = ("steps_pods", "steps_machines", "steps_snapshots")
@@ -144,6 +180,7 @@ WORKFLOWS = (
     WorkflowSpec("launch", failures_per_hour_that_ring=5),
     WorkflowSpec("stop", failures_per_hour_that_ring=1),
     WorkflowSpec("move", failures_per_hour_that_ring=1),
+    WorkflowSpec("proof", failures_per_hour_that_ring=1),
 )
 
 METRIC_NAMESPACE = "Podferry"

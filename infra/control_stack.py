@@ -11,7 +11,7 @@ from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from infra.alarms import PodferryAlarms
-from infra.catalog import FUNCTIONS, WORKFLOWS
+from infra.catalog import FUNCTIONS, ROUNDS, WORKFLOWS
 from infra.functions import Common, PodferryFunction, common_settings, make_layers
 from infra.http_api import PodferryHttpApi
 from infra.permissions import AgentBundle, Names, Permissions
@@ -45,6 +45,8 @@ class ControlStack(Stack):
         PodferryHttpApi(self, "Routes", api=self._api, functions=self._functions)
         workflows = self._make_workflows()
         self._make_reconciler_rule()
+        self._make_daily_sweep()
+        self._make_garbage_rule()
         self._alarms = PodferryAlarms(
             self,
             "Alarms",
@@ -119,19 +121,49 @@ class ControlStack(Stack):
             self,
             "Reconciler",
             rule_name=self._names.reconciler_rule,
-            description="Podferry: looks after operations while something runs",
+            description="Podferry: looks after operations and saves while something runs",
             schedule=events.Schedule.rate(Duration.minutes(1)),
             enabled=False,
         )
+        for name in ROUNDS:
+            rule.add_target(
+                targets.LambdaFunction(
+                    self._functions[name].function,
+                    # The next minute brings the next round; a late one is worth nothing.
+                    retry_attempts=0,
+                    max_event_age=Duration.minutes(1),
+                )
+            )
+        acknowledge(rule, "Serverless-EventBusDLQ", "A missed round is made up a minute later.")
+
+    def _make_daily_sweep(self) -> None:
+        """It goes on at rest, too: machines that nobody knows cost money."""
+        rule = events.Rule(
+            self,
+            "DailySweep",
+            description="Podferry: looks for machines that nobody knows",
+            schedule=events.Schedule.rate(Duration.days(1)),
+        )
+        rule.add_target(targets.LambdaFunction(self._functions["sweeper"].function))
+        acknowledge(rule, "Serverless-EventBusDLQ", "A missed sweep is made up a day later.")
+
+    def _make_garbage_rule(self) -> None:
+        """It wakes up also at rest: one call a day, which mostly finds nothing."""
+        rule = events.Rule(
+            self,
+            "Garbage",
+            description="Podferry: deletes snapshot objects that nothing needs any more",
+            schedule=events.Schedule.rate(Duration.days(1)),
+        )
         rule.add_target(
             targets.LambdaFunction(
-                self._functions["reconciler"].function,
-                # The next minute brings the next round; a late one is worth nothing.
+                self._functions["garbage"].function,
+                # The next day brings the next run, and it goes on where this one ends.
                 retry_attempts=0,
-                max_event_age=Duration.minutes(1),
+                max_event_age=Duration.hours(1),
             )
         )
-        acknowledge(rule, "Serverless-EventBusDLQ", "A missed round is made up a minute later.")
+        acknowledge(rule, "Serverless-EventBusDLQ", "A missed run is made up a day later.")
 
     def _add_outputs(self) -> None:
         outputs = {
@@ -140,6 +172,9 @@ class ControlStack(Stack):
             "AlarmTopicArn": self._alarms.topic.topic_arn,
             "ReconcilerRuleName": self._names.reconciler_rule,
             "ReconcilerFunctionName": self._functions["reconciler"].function.function_name,
+            "AutosaveFunctionName": self._functions["autosave"].function.function_name,
+            "SweeperFunctionName": self._functions["sweeper"].function.function_name,
+            "GarbageFunctionName": self._functions["garbage"].function.function_name,
         }
         outputs |= {
             f"{spec.title}WorkflowName": self._names.workflows[spec.name] for spec in WORKFLOWS

@@ -26,8 +26,8 @@ _ACCEPTED = {
         "cost money that nobody gets anything for."
     ),
     "Serverless-LambdaDLQ": (
-        "Callers wait for the answer and see every error; only the reconciler is called "
-        "asynchronously, and it runs again a minute later."
+        "Callers wait for the answer and see every error; what schedules call asynchronously runs "
+        "again at the next turn of its schedule."
     ),
 }
 

@@ -11,7 +11,8 @@ from infra.catalog import WORKFLOWS, Right
 from infra.state_stack import TABLE_INDEXES, StateNames
 
 # Keys of a snapshot's objects: <account>/<snapshot>/packs/<sha256>, .../pages/<sha256>, .../root
-SNAPSHOT_KEYS = ("*/packs/*", "*/pages/*", "*/root")
+ROOT_KEYS = "*/root"
+SNAPSHOT_KEYS = ("*/packs/*", "*/pages/*", ROOT_KEYS)
 AGENT_KEYS = "agent/*"
 
 READ_ROW = ("dynamodb:GetItem",)
@@ -75,9 +76,11 @@ class Permissions:
             Right.ANSWER_WORKFLOWS: self._answer_workflows,
             Right.LEND_OBJECTS: self._lend_objects,
             Right.VERIFY_OBJECTS: self._verify_objects,
+            Right.COLLECT_GARBAGE: self._collect_garbage,
             Right.SHIP_AGENT: self._ship_agent,
             Right.KNOW_ADDRESS: self._know_address,
             Right.KNOW_RECONCILER: self._know_reconciler,
+            Right.WAKE_RECONCILER: self._wake_reconciler,
         }[right]()
 
     def _read_table(self) -> Capability:
@@ -147,6 +150,17 @@ class Permissions:
     def _verify_objects(self) -> Capability:
         return self._on_snapshots(("s3:GetObject",), ("kms:Decrypt",))
 
+    def _collect_garbage(self) -> Capability:
+        """Hide what nothing needs. Not `DeleteObjectVersion`: for days it can be brought back."""
+        buckets = self._state.environments_bucket, self._state.volumes_bucket
+        roots = [f"{self._bucket_arn(bucket)}/{ROOT_KEYS}" for bucket in buckets]
+        deleting = self._on_snapshots(("s3:DeleteObject",), ("kms:Decrypt",))
+        return Capability(
+            (*deleting.statements, _allow(("s3:GetObject",), *roots)),
+            deleting.settings,
+            deleting.wildcards,
+        )
+
     def _on_snapshots(self, on_objects: tuple[str, ...], on_key: tuple[str, ...]) -> Capability:
         buckets = self._state.environments_bucket, self._state.volumes_bucket
         objects = [(bucket, keys) for bucket in buckets for keys in SNAPSHOT_KEYS]
@@ -200,6 +214,11 @@ class Permissions:
     def _know_reconciler(self) -> Capability:
         """All steps share the code that begins operations, which asks for the rule's name."""
         return Capability(settings=self._reconciler_settings())
+
+    def _wake_reconciler(self) -> Capability:
+        """A lost machine that dials in is looked after, also when nothing else runs."""
+        enable = _allow(("events:EnableRule",), self._rule_arn())
+        return Capability((enable,), self._reconciler_settings())
 
     def _reconciler_settings(self) -> dict[str, str]:
         return {"RECONCILER_RULE_NAME": self._names.reconciler_rule}

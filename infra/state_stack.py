@@ -22,6 +22,8 @@ _ACCESS_LOG_REASON = (
 # `owned` lists what belongs to an owner; `active` is sparse and lists what needs attention.
 TABLE_INDEXES = ("owned", "active")
 
+DAYS_TO_UNDELETE = 7
+
 
 @dataclass(frozen=True, slots=True)
 class StateNames:
@@ -130,7 +132,7 @@ class StateStack(Stack):
             versioned=True,
             enforce_ssl=True,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            lifecycle_rules=[_forget_unfinished_uploads()],
+            lifecycle_rules=[_forget_unfinished_uploads(), _forget_deleted_objects()],
             removal_policy=RemovalPolicy.RETAIN,
         )
         bucket.add_to_resource_policy(_write_once(bucket))
@@ -203,6 +205,15 @@ def _string(name: str) -> dynamodb.Attribute:
 def _forget_unfinished_uploads() -> s3.LifecycleRule:
     return s3.LifecycleRule(
         id="forget-unfinished-uploads", abort_incomplete_multipart_upload_after=Duration.days(1)
+    )
+
+
+def _forget_deleted_objects() -> s3.LifecycleRule:
+    """What the garbage collector deletes is only hidden, and could be brought back until then."""
+    return s3.LifecycleRule(
+        id="forget-deleted-objects",
+        noncurrent_version_expiration=Duration.days(DAYS_TO_UNDELETE),
+        expired_object_delete_marker=True,
     )
 
 

@@ -24,6 +24,7 @@ from local.api import Api
 from local.assembly import synthesized
 from local.aws.client import client
 from local.aws.deploy import Outputs, deploy
+from local.boxes.base import remove_unused_bases
 from local.processes import Server, start_server
 
 Report = Callable[[str], None]
@@ -84,6 +85,7 @@ class LocalStack:
             check_port(port, f"--{name}-port")
         assembly = synthesized(self._report)
         self.start_aws()
+        self._remove_old_bases()
         for name in PROVIDERS:
             self.start_provider(name)
         self._report("deploying the template on the embedded AWS")
@@ -113,6 +115,16 @@ class LocalStack:
         server = start_server(name, (*module, *options, *base), self._log(name))
         self.providers[name] = server
         self._write("ports.json", {**known, name: _port_of(server.hello["url"])})
+
+    def _remove_old_bases(self) -> None:
+        """Before the simulators run: none of them starts a box meanwhile."""
+        specs = self.data.glob("*/boxes/*/spec.json")
+        try:
+            for base in remove_unused_bases(self.data / "base", specs):
+                self._report(f"removed {base}: no box uses it any more")
+        except (OSError, ValueError) as error:
+            # Old files cost space and nothing else.
+            self._report(f"bases that no box uses could not be removed: {error}")
 
     def deploy(self, assembly: Path) -> None:
         """Create or update the stacks from the synthesized template."""

@@ -33,7 +33,6 @@ _DROPPED_DIRECTORIES = frozenset(
         "lib2to3",
         "pydoc_data",
         "site-packages",
-        "sqlite3",
         "test",
         "tests",
         "tkinter",
@@ -48,7 +47,7 @@ _DROPPED_FILES = re.compile(
     r"(turtle|doctest|pydoc|pdb|_sysconfigdata\w*|antigravity|this)\.py$|\.(pyi|exe|a|o)$"
 )
 _DROPPED_EXTENSIONS = re.compile(
-    r"^(_tkinter|_test|_ctypes_test|_curses|_dbm|_gdbm|_sqlite3|_xxtest|_xxsub|xxlimited|xxsubtype|"
+    r"^(_tkinter|_test|_ctypes_test|_curses|_dbm|_gdbm|_xxtest|_xxsub|xxlimited|xxsubtype|"
     r"_codecs_(cn|hk|iso2022|jp|kr|tw)|ossaudiodev|audioop|nis|readline|_crypt|_lsprof)"
 )
 

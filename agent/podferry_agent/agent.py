@@ -17,6 +17,8 @@ from podferry_agent.gpus import GpuSampler
 from podferry_agent.heartbeat import Heartbeat, Wakeup
 from podferry_agent.init import EXIT_DONE, EXIT_EPOCH_STALE, EXIT_REFUSED
 from podferry_agent.journal import CommandJournal
+from podferry_agent.last_save import LastSave
+from podferry_agent.metadata import MetadataWatch
 from podferry_agent.metrics import Metrics
 from podferry_agent.notice import TerminationNotice
 from podferry_agent.processes import ProcessScope, find_process
@@ -24,16 +26,21 @@ from podferry_agent.quiesce import Quiesce
 from podferry_agent.register import load_identity, register
 from podferry_agent.restoring import ForkGuard, Restoring
 from podferry_agent.runs import Run
+from podferry_agent.saving import SaveTimer
 from podferry_agent.settings import Settings
+from podferry_agent.snapshot import resume_all_left_paused
 from podferry_agent.state import StateStore
 from podferry_agent.transfer import IN_FLIGHT, PresignedStore, TransferScope
-from podferry_agent.wire import QuiesceArgs
+from podferry_agent.wire import Command, HeartbeatReply, Notice, QuiesceArgs
 from podferry_agent.workload import Workload
 
 _LOG = logging.getLogger(__name__)
 _END_GRACE_SECONDS = 5.0
 # How long the agent stays to deliver its last reports when it was told to shut down.
 _FAREWELL_SECONDS = 15.0
+# Providers give 5 to 30 seconds between SIGTERM and the end, and do not say which.
+_SIGTERM_SECONDS = 30.0
+_MAINTENANCE_SECONDS = 3600.0
 
 
 class Agent:
@@ -63,11 +70,14 @@ class Agent:
         self._workload = Workload(self._box, self._store, settings.log_limit_bytes, self._boot_id)
         scope = ProcessScope(settings.machine_id, supervisor)
         self._quiesce = Quiesce(self._box, self._store, scope, self._workload)
+        self._saves = SaveTimer(self._api, self._begin_save, self._stopping)
         self._runner = CommandRunner(
             self._handlers(), CommandJournal(self._store), self._wakeup.set
         )
         self._notice = TerminationNotice(self._wakeup.set)
-        self._notice.add_hook(self._on_termination)
+        self._last_save = LastSave(self._api, self._runner, self._stopping)
+        for hook in (self._save_last, self._end_workload, self._save_last, self._take_leave):
+            self._notice.add_hook(hook)
 
     def run(self) -> int:
         try:
@@ -78,8 +88,12 @@ class Agent:
         # Until here there is nothing to lose, and a SIGTERM may simply end us.
         self._notice.install()
         self._workload.recover()
+        resume_all_left_paused(os.fsencode(self._settings.state_dir))
         self._runner.recover()
         self._gpus.start()
+        self._saves.start()
+        if self._settings.metadata_url is not None:
+            MetadataWatch(self._settings.metadata_url, self._on_notice, self._stopping).start()
         try:
             self._heartbeat().run(interval)
         except EpochStaleError:
@@ -104,7 +118,7 @@ class Agent:
         return {
             "quiesce": self._handle_quiesce,
             "resume": lambda _context: self._quiesce.resume(),
-            "capture": Capturing(self._api, self._open_store, root, directory).handle,
+            "capture": Capturing(self._api, self._open_store, self._saves, root, directory).handle,
             "restore": Restoring(self._open_store, root, directory, self._guard).handle,
             "run": Run(self._box, self._workload).handle,
             "exec": Exec(self._box, self._api, directory, self._may_fork).handle,
@@ -120,7 +134,7 @@ class Agent:
             runner=self._runner,
             wakeup=self._wakeup,
             is_over=self._is_over,
-            on_answer=self._workload.start_again_if_lost,
+            on_answer=self._on_answer,
         )
 
     def _open_store(self, scope: TransferScope, cancelled: threading.Event) -> PresignedStore:
@@ -151,13 +165,39 @@ class Agent:
             return False
         return self._runner.is_settled() or time.monotonic() > self._farewell_at
 
+    def _begin_save(self, command: Command) -> None:
+        self._runner.accept(command)
+
+    def _on_answer(self, reply: HeartbeatReply) -> None:
+        self._workload.start_again_if_lost()
+        self._saves.learn(reply.save_interval_seconds)
+
     def _on_epoch_stale(self) -> None:
         self._is_stale = True
         self._wakeup.set()
 
-    def _on_termination(self) -> None:
-        """SIGTERM: let the workload end well, let captures use the seconds that are left."""
+    def _on_notice(self, notice: Notice) -> None:
+        """The metadata service says that the machine will go."""
+        now = time.monotonic()
+        deadline = now + (notice.deadline_seconds or _SIGTERM_SECONDS)
+        if notice.kind == "maintenance":
+            # The control plane moves the pod; that it hears of it may take as long as it takes.
+            self._last_save.tell(notice, now + _MAINTENANCE_SECONDS)
+        elif notice.deadline_seconds is None:
+            self._last_save.make(notice, deadline)
+        else:
+            self._last_save.keep_making(notice, deadline)
+
+    def _save_last(self) -> None:
+        """SIGTERM: how long there is nobody says; what is not saved in time harms nothing."""
+        notice = Notice("shutdown", "sigterm", None)
+        self._last_save.make(notice, time.monotonic() + _SIGTERM_SECONDS)
+
+    def _end_workload(self) -> None:
+        """Let it end well; what it writes at its end is saved once more."""
         self._workload.end_with_the_box(_END_GRACE_SECONDS)
+
+    def _take_leave(self) -> None:
         while any(c.command.kind == "capture" for c in self._runner.running()):
             time.sleep(0.2)
         self._farewell_at = time.monotonic()

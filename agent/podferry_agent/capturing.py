@@ -1,7 +1,10 @@
 """The `capture` command: the engine captures, then the control plane is told what to commit."""
 
 import os
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
 
@@ -9,9 +12,16 @@ from podferry_agent.api import ApiClient
 from podferry_agent.commands import CommandContext
 from podferry_agent.errors import CommandError
 from podferry_agent.progress import ProgressReporter
+from podferry_agent.saving import SaveTimer
 from podferry_agent.snapshot import CaptureOutcome, CaptureSpec, SnapshotError, capture
 from podferry_agent.transfer import StoreFactory, TransferScope
-from podferry_agent.wire import LISTED_PATHS, CaptureArgs
+from podferry_agent.wire import LISTED_PATHS, SNAPSHOT_KINDS, CaptureArgs, is_settled
+
+_LOOK_SECONDS = 0.2
+
+
+def _lock_each() -> dict[str, threading.Lock]:
+    return {kind: threading.Lock() for kind in SNAPSHOT_KINDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +30,31 @@ class Capturing:
 
     api: ApiClient
     open_store: StoreFactory
+    saves: SaveTimer
     root: Path
     state_dir: Path
+    _locks: dict[str, threading.Lock] = field(default_factory=_lock_each)
 
     def handle(self, context: CommandContext) -> dict[str, object]:
         args = CaptureArgs.parse(context.command.fields())
+        timed: AbstractContextManager[None] = self.saves.save() if args.is_live else nullcontext()
+        with timed, self._turn(args.kind, context):
+            result = self._capture(args, context)
+            self._hand_in(args, result, context)
+        return result
+
+    @contextmanager
+    def _turn(self, kind: str, context: CommandContext) -> Iterator[None]:
+        """One capture of a tree at a time: a stop's waits until the save that it ends has left."""
+        lock = self._locks[kind]
+        while not lock.acquire(timeout=_LOOK_SECONDS):
+            context.raise_if_cancelled()
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _capture(self, args: CaptureArgs, context: CommandContext) -> dict[str, object]:
         scope = TransferScope(args.snapshot_id, args.attempt_id, args.parent)
         with self.open_store(scope, context.cancelled) as store:
             progress = ProgressReporter(context.report)
@@ -32,18 +62,20 @@ class Capturing:
                 outcome = capture(self._spec(args), store, progress, context.cancelled)
             except SnapshotError as error:
                 raise CommandError(error.code, str(error), retryable=error.retryable) from error
-        result = _result(outcome)
-        self.api.post(
-            "/agent/v1/commit",
-            {
-                "snapshot_id": args.snapshot_id,
-                "attempt_id": args.attempt_id,
-                "root": result["root"],
-                "summary": result["summary"],
-            },
-            context.cancelled,
-        )
-        return result
+        return _result(outcome)
+
+    def _hand_in(
+        self, args: CaptureArgs, result: dict[str, object], context: CommandContext
+    ) -> None:
+        """A save is verified during this call; a large one needs several."""
+        body = {
+            "snapshot_id": args.snapshot_id,
+            "attempt_id": args.attempt_id,
+            "root": result["root"],
+            "summary": result["summary"],
+        }
+        while not is_settled(self.api.post("/agent/v1/commit", body, context.cancelled)):
+            context.raise_if_cancelled()
 
     def _spec(self, args: CaptureArgs) -> CaptureSpec:
         return CaptureSpec(
@@ -54,6 +86,7 @@ class Capturing:
             user_rules=args.rules,
             root=os.fsencode(self.root),
             state_dir=os.fsencode(self.state_dir),
+            live=args.is_live,
         )
 
 

@@ -94,6 +94,11 @@ class CommandRunner:
         else:
             self._launch(command)
 
+    def knows(self, command_id: str) -> bool:
+        """Whether it was ever accepted."""
+        with self._lock:
+            return command_id in self._entries
+
     def reports(self) -> list[dict[str, object]]:
         with self._lock:
             return [

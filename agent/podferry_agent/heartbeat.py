@@ -56,7 +56,7 @@ class Heartbeat:
     runner: CommandRunner
     wakeup: Wakeup
     is_over: Callable[[], bool]
-    on_answer: Callable[[], None]
+    on_answer: Callable[[HeartbeatReply], None]
     _sequence: int = 0
     _backoff: Backoff = field(init=False)
 
@@ -85,7 +85,7 @@ class Heartbeat:
             _LOG.warning("heartbeat_failed", extra={"reason": str(error)})
             return None
         self._backoff.reset()
-        self.on_answer()
+        self.on_answer(reply)
         self.runner.forget(reply.forget)
         for command in reply.commands:
             self._accept(command)

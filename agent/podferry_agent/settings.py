@@ -8,8 +8,18 @@ from podferry_agent.errors import SettingsError
 
 # Never handed to the user's programs: secrets, and settings that are only ours.
 PRIVATE_VARIABLES = frozenset(
-    {"PF_TOKEN", "PF_BUNDLE_URL", "PF_BUNDLE_SHA256", "PF_CA", "PF_API", "PF_STATE_DIR"},
+    {
+        "PF_TOKEN",
+        "PF_BUNDLE_URL",
+        "PF_BUNDLE_SHA256",
+        "PF_CA",
+        "PF_API",
+        "PF_STATE_DIR",
+        "PF_METADATA_URL",
+    },
 )
+
+_METADATA_URL = "http://169.254.169.254"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +39,8 @@ class Settings:
     retry_seconds: float
     retry_max_seconds: float
     log_limit_bytes: int
+    metadata_url: str | None
+    """Where a cloud's metadata service would be. `None`: not looked for, as in a directory box."""
 
     @property
     def is_directory_box(self) -> bool:
@@ -50,7 +62,12 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         retry_seconds=_number(environment, "PF_RETRY_SECONDS", 1.0),
         retry_max_seconds=_number(environment, "PF_RETRY_MAX_SECONDS", 30.0),
         log_limit_bytes=int(_number(environment, "PF_LOG_LIMIT_BYTES", 8 * 1024 * 1024)),
+        metadata_url=environment.get("PF_METADATA_URL") or _metadata_url(root),
     )
+
+
+def _metadata_url(root: Path) -> str | None:
+    return _METADATA_URL if root == Path("/") else None
 
 
 def _api_url(environment: Mapping[str, str]) -> str:

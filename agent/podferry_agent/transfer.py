@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, cast
 
 import urllib3
 
@@ -80,7 +80,7 @@ class PresignedStore:
         self._uploads.close()
         self._downloads.close()
 
-    def put(self, name: str, body: bytes, sha256: str) -> None:
+    def put(self, name: str, body: bytes | memoryview, sha256: str) -> None:
         """Blocks until the store has it; what is there already is fine.
 
         Raises:
@@ -131,14 +131,14 @@ class PresignedStore:
         url: str,
         tries: "_Tries",
         headers: Mapping[str, str],
-        body: bytes | None = None,
+        body: bytes | memoryview | None = None,
     ) -> tuple[int, bytes]:
         """Status and body; status 0 when there was no answer."""
         try:
             response = self._pool.request(
                 method,
                 url,
-                body=body,
+                body=cast("bytes | None", body),  # any buffer does, which its types do not say
                 headers=dict(headers),
                 redirect=False,
                 # A PUT may wait long for its answer: the store hashes the whole body first.

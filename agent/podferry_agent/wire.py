@@ -15,6 +15,7 @@ OUTPUT_CHUNK_BYTES = 64 * 1024
 LISTED_PATHS = 100
 
 SNAPSHOT_KINDS = ("environment", "volume")
+CAPTURE_MODES = ("stop", "live")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class HeartbeatReply:
     heartbeat_seconds: float
     commands: tuple[Command, ...]
     forget: tuple[str, ...]
+    save_interval_seconds: int | None
 
     @classmethod
     def parse(cls, body: object) -> "HeartbeatReply":
@@ -70,7 +72,50 @@ class HeartbeatReply:
             fields.number("heartbeat_seconds"),
             tuple(Command.parse(item) for item in fields.objects("commands")),
             fields.texts("forget"),
+            fields.optional_integer("save_interval_seconds"),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SaveReply:
+    """The save to make; without one, when the next is due."""
+
+    command: Command | None
+    in_seconds: float
+
+    @classmethod
+    def parse(cls, body: object) -> "SaveReply":
+        fields = Fields(body, "snapshots reply")
+        command = fields.optional_object("command")
+        return cls(None if command is None else Command.parse(command), fields.number("in_seconds"))
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """The machine will go: `reclaim`, `maintenance` or `shutdown`."""
+
+    kind: str
+    source: str
+    deadline_seconds: float | None
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "kind": self.kind,
+            "source": self.source,
+            "deadline_seconds": self.deadline_seconds,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeReply:
+    """The save to make in the time that is left, if one is to be made."""
+
+    command: Command | None
+
+    @classmethod
+    def parse(cls, body: object) -> "NoticeReply":
+        command = Fields(body, "notice reply").optional_object("command")
+        return cls(None if command is None else Command.parse(command))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +141,7 @@ class CaptureArgs:
     parent: str | None
     chunk_key: bytes
     rules: tuple[str, ...]
-    mode: str
+    is_live: bool
 
     @classmethod
     def parse(cls, fields: Fields) -> "CaptureArgs":
@@ -108,7 +153,7 @@ class CaptureArgs:
             None if parent is None else parent.text("snapshot_id"),
             _chunk_key(fields),
             fields.texts("rules"),
-            fields.text("mode"),
+            fields.choice("mode", CAPTURE_MODES) == "live",
         )
 
 
@@ -216,6 +261,11 @@ class DownloadGrant:
         items = Fields(body, "downloads reply").objects("downloads")
         grants = [cls(i.text("snapshot_id"), i.text("name"), i.text("url")) for i in items]
         return {(grant.snapshot_id, grant.name): grant for grant in grants}
+
+
+def is_settled(body: object) -> bool:
+    """Whether a hand-in is over; if not, the same is handed in again."""
+    return Fields(body, "commit reply").flag("is_settled", default=True)
 
 
 def _chunk_key(fields: Fields) -> bytes:

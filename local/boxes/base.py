@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from local.boxes.base_tree import build_tree, find_commands
@@ -49,12 +52,34 @@ def ensure_base(cache: Path) -> Path:
         BaseBuildError: a file of the host could not be copied.
     """
     cache.mkdir(parents=True, exist_ok=True)
-    target = cache / f"base-{_fingerprint()}"
-    with (cache / "base.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    target = cache / _name()
+    with _sole_user(cache):
         if not target.is_dir():
             _build(target)
     return target
+
+
+def remove_unused_bases(cache: Path, specs: Iterable[Path]) -> list[Path]:
+    """Delete what other versions of the host or of this package have built, and return it.
+
+    `specs` are the descriptions that boxes keep beside themselves. The base on which a box was
+    last started stays: it may still run on it.
+    """
+    if not cache.is_dir():
+        return []
+    with _sole_user(cache):
+        used = {Path(json.loads(spec.read_text())["base"]).name for spec in specs}
+        unused = [base for base in cache.glob("base-*") if base.name not in {_name(), *used}]
+        for base in unused:
+            shutil.rmtree(base)
+    return unused
+
+
+@contextmanager
+def _sole_user(cache: Path) -> Iterator[None]:
+    with (cache / "base.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _build(target: Path) -> None:
@@ -72,10 +97,10 @@ def _build(target: Path) -> None:
     unfinished.rename(target)
 
 
-def _fingerprint() -> str:
-    """Name what the base is made of, so that an upgraded host gets a new one."""
+def _name() -> str:
+    """Says what the base is made of, so that an upgraded host gets a new one."""
     digest = hashlib.sha256(f"{_FORMAT} {sys.version} {sys.base_prefix} {os.getuid()}".encode())
     for command in find_commands():
         status = command.stat()
         digest.update(f"{command} {status.st_size} {status.st_mtime_ns}\n".encode())
-    return digest.hexdigest()[:16]
+    return f"base-{digest.hexdigest()[:16]}"

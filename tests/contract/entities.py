@@ -9,11 +9,13 @@ from podferry.domain.command import Command, CommandKind
 from podferry.domain.ids import new_id
 from podferry.domain.machine import Machine, MachineState, PublicPort
 from podferry.domain.offer import BillingRule, Kind, Market, Offer, Requirements
-from podferry.domain.pod import Desired, Pod, PodState, RunSpec
+from podferry.domain.pod import Desired, Failure, Pod, PodState, RunSpec
+from podferry.domain.saving import Saving
 from podferry.domain.volume import Lease, Volume
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, 123456, tzinfo=UTC)
 ACCOUNT = "acct_01k0000000000000000000000a"
+A_FAILURE = Failure(code="agent_error", detail="no room", at=NOW)
 _serials = count(1)
 
 
@@ -32,6 +34,7 @@ def a_volume(**changes: Any) -> Volume:
         epoch=3,
         lease=Lease(pod_id="pod_1", machine_id=None),
         size_bytes=2**53 + 1,
+        saving=Saving(epoch=3, open_id="snap_1", begun_at=NOW, error=A_FAILURE),
     )
     return replace(volume, **changes)
 

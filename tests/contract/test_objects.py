@@ -180,10 +180,59 @@ def test_a_signed_download_of_nothing_is_404(bench: Bench) -> None:
     assert bench.machine.get(bench.objects.sign_download(VOLUME, KEY))[0] == 404
 
 
+@pytest.mark.parametrize("body", [b"x", BODY * 200])
+def test_an_object_is_hashed_by_its_bytes(bench: Bench, body: bytes) -> None:
+    bench.store(body)
+
+    assert bench.objects.hashed(VOLUME, KEY) == ObjectFacts(size=len(body), sha256=sha256(body))
+    with pytest.raises(SnapshotMissingError, match="other"):
+        bench.objects.hashed(VOLUME, KEY + "other")
+
+
 def test_a_missing_object_has_no_facts_and_cannot_be_read(bench: Bench) -> None:
     assert bench.objects.facts(VOLUME, KEY) is None
     with pytest.raises(SnapshotMissingError, match=KEY):
         bench.objects.read(VOLUME, KEY)
+
+
+def test_a_listing_goes_on_behind_a_key_and_stays_below_its_prefix(bench: Bench) -> None:
+    names = [f"acct_1/snap_1/packs/{number}" for number in range(5)]
+    for name in (*names, "acct_1/snap_10/packs/0", "acct_1/snap_0/packs/0"):
+        bench.store(name.encode(), name)
+
+    first = bench.objects.listed(VOLUME, "acct_1/snap_1/", None, 3)
+    rest = bench.objects.listed(VOLUME, "acct_1/snap_1/", first[-1].key, 3)
+
+    assert [one.key for one in (*first, *rest)] == names
+    assert {one.size for one in first} == {len(names[0])}
+    assert {one.stored_at.utcoffset() for one in first} == {timedelta(0)}
+    assert bench.objects.listed(VOLUME, "acct_1/snap_1/", rest[-1].key, 3) == []
+    assert bench.objects.listed(ENVIRONMENT, "acct_1/snap_1/", None, 3) == []
+
+
+def test_what_is_deleted_cannot_be_seen_any_more_and_nothing_else_goes(bench: Bench) -> None:
+    keys = [f"acct_1/snap_1/packs/{number}" for number in range(3)]
+    for key in keys:
+        bench.store(BODY, key)
+
+    bench.objects.delete(VOLUME, keys[:2])
+    bench.objects.delete(VOLUME, [keys[0], "acct_1/snap_1/packs/never"])
+
+    assert [one.key for one in bench.objects.listed(VOLUME, "acct_1/", None, 10)] == keys[2:]
+    assert bench.objects.facts(VOLUME, keys[0]) is None
+    with pytest.raises(SnapshotMissingError):
+        bench.objects.read(VOLUME, keys[1])
+
+
+def test_a_full_page_is_deleted_in_one_call(bench: Bench) -> None:
+    """The names in S3's answer to a listing and in its deletion are limited to 1,000."""
+    keys = [f"acct_1/snap_1/packs/{number:04}" for number in range(1000)]
+    bench.store(BODY, keys[0])
+    bench.store(BODY, keys[-1])
+
+    bench.objects.delete(VOLUME, keys)
+
+    assert bench.objects.listed(VOLUME, "acct_1/", None, 1000) == []
 
 
 def test_the_two_kinds_are_kept_apart(bench: Bench) -> None:
@@ -241,6 +290,31 @@ def test_an_object_stored_without_a_sha256_has_none(s3: S3Bench) -> None:
     s3.raw.put_object(Bucket=s3.buckets[VOLUME], Key=KEY, Body=b"x", ChecksumAlgorithm="CRC32")
 
     assert s3.objects.facts(VOLUME, KEY) == ObjectFacts(size=1, sha256=None)
+
+
+def test_in_a_versioned_bucket_what_is_deleted_can_be_brought_back(s3: S3Bench) -> None:
+    bucket = s3.buckets[VOLUME]
+    s3.raw.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    s3.store(BODY)
+    s3.objects.delete(VOLUME, [KEY])
+    assert s3.objects.listed(VOLUME, "acct_1/", None, 10) == []
+
+    (marker,) = s3.raw.list_object_versions(Bucket=bucket, Prefix=KEY)["DeleteMarkers"]
+    s3.raw.delete_object(Bucket=bucket, Key=KEY, VersionId=marker["VersionId"])
+
+    assert s3.objects.read(VOLUME, KEY) == BODY
+
+
+def test_a_deletion_that_is_refused_in_part_is_an_error(embedded: EmbeddedAws) -> None:
+    clients = embedded.new_clients()
+    refused = [{"Key": KEY, "Code": "AccessDenied", "Message": "no"}]
+    clients.s3.meta.events.register(
+        "after-call.s3.DeleteObjects", lambda parsed, **_: parsed.update(Errors=refused)
+    )
+    objects = S3SnapshotObjects(clients, {VOLUME: embedded.make_bucket()})
+
+    with pytest.raises(InternalError, match=f"AccessDenied to: delete {KEY}"):
+        objects.delete(VOLUME, [KEY])
 
 
 def test_a_missing_bucket_is_our_mistake_and_not_a_missing_object(embedded: EmbeddedAws) -> None:

@@ -54,12 +54,19 @@ def test_five_cycles_of_edits_come_back_equal_also_deletions_of_base_files(user:
         assert user.run(pod, look) == before
 
 
-def test_promise_04_a_create_that_answers_500_though_the_box_exists_gives_one_box(
-    deployment: Deployment, user: User
+@pytest.mark.parametrize(
+    ("provider", "faults"),
+    [
+        ("fluence", {"create_500_but_exists": 1}),
+        ("vastai", {"create_timeout": 1, "page_size": 1, "listing_lag_seconds": 3}),
+    ],
+)
+def test_promise_04_a_create_whose_answer_is_lost_gives_one_box(
+    deployment: Deployment, user: User, provider: str, faults: dict[str, int]
 ) -> None:
-    deployment.set_fault("fluence", create_500_but_exists=1)
-    pod = user.running_pod()
-    assert len(deployment.standing("fluence")) == 1
+    deployment.set_fault(provider, **faults)
+    pod = user.running_pod(provider)
+    assert len(deployment.standing(provider)) == 1
     assert "machine.unknown" in types_of(user, f"/v1/pods/{pod['id']}/events")
 
 
@@ -83,15 +90,6 @@ def test_promise_03_a_delete_that_fails_for_a_while_keeps_the_machine_terminatin
     assert deployment.standing("vastai") == []
     assert receipt["clearance"] == "captures_verified"
     assert user.pod(pod)["state"] == "stopped"
-
-
-@pytest.mark.parametrize("page_size", [1])
-def test_a_create_whose_answer_is_lost_is_found_in_a_list_of_many_pages(
-    deployment: Deployment, user: User, page_size: int
-) -> None:
-    deployment.set_fault("vastai", create_timeout=1, page_size=page_size, listing_lag_seconds=3)
-    user.running_pod("vastai")
-    assert len(deployment.standing("vastai")) == 1
 
 
 def test_case_p4_a_machine_that_fails_to_boot_is_replaced_by_the_next_offer(
@@ -162,35 +160,33 @@ def test_an_agent_killed_in_the_middle_of_a_capture_captures_again(
     assert user.run(pod, DIGEST) == digest
 
 
-@pytest.mark.parametrize("phase", ["quiesce", "capture-volume", "committed"])
-def test_promise_10_a_control_plane_killed_in_the_middle_of_a_stop_finishes_it(
-    deployment: Deployment, user: User, phase: str
+@pytest.mark.parametrize(
+    ("kind", "where", "phase"),
+    [
+        ("stop", "", "quiesce"),
+        ("stop", "", "capture-volume"),
+        ("stop", "", "committed"),
+        ("start", "vastai", "offer_chosen"),
+        ("start", "vastai", "agent_registered"),
+        ("start", "vastai", "restore-volume"),
+    ],
+)
+def test_promise_10_a_control_plane_killed_in_the_middle_of_an_operation_finishes_it(
+    deployment: Deployment, user: User, kind: str, where: str, phase: str
 ) -> None:
     pod = user.running_pod()
     user.run(pod, FILL.format(mib=100))
     digest = user.run(pod, DIGEST)
-    operation = user.ask(pod, "stop")
+    if kind == "start":
+        user.do(pod, "stop")
+    operation = user.ask(pod, kind, where)
     user.until(operation, reached(phase))
     _restart(deployment, user)
     assert user.api.wait(operation, 240)["state"] == "succeeded"
     assert deployment.standing("fluence") == []
-    user.do(pod, "start")
-    assert user.run(pod, DIGEST) == digest
-
-
-@pytest.mark.parametrize("phase", ["offer_chosen", "agent_registered", "restore-volume"])
-def test_promise_10_a_control_plane_killed_in_the_middle_of_a_start_finishes_it(
-    deployment: Deployment, user: User, phase: str
-) -> None:
-    pod = user.running_pod()
-    user.run(pod, FILL.format(mib=100))
-    digest = user.run(pod, DIGEST)
-    user.do(pod, "stop")
-    operation = user.ask(pod, "start", "vastai")
-    user.until(operation, reached(phase))
-    _restart(deployment, user)
-    assert user.api.wait(operation, 240)["state"] == "succeeded"
-    assert len(deployment.standing("vastai")) == 1
+    assert len(deployment.standing("vastai")) == (1 if kind == "start" else 0)
+    if kind == "stop":
+        user.do(pod, "start")
     assert user.run(pod, DIGEST) == digest
 
 

@@ -136,11 +136,20 @@ def test_the_stage_is_throttled_and_its_log_holds_no_token(control: Template) ->
     assert not any(word in log_format for word in ("header", "querystring", "authorization"))
 
 
-def test_promise_17_the_reconciler_rule_is_deployed_disabled(control: Template) -> None:
-    (rule,) = control.properties("AWS::Events::Rule")
-    assert (rule["State"], rule["ScheduleExpression"]) == ("DISABLED", "rate(1 minute)")
-    (target,) = rule["Targets"]
-    assert as_text(target["Arn"]).startswith("<ReconcilerFunction")
+def test_promise_17_at_rest_two_calls_a_day_are_all_that_wakes_up(control: Template) -> None:
+    rules = [
+        (
+            rule["State"],
+            rule["ScheduleExpression"],
+            sorted(as_text(target["Arn"]).split("Function")[0] for target in rule["Targets"]),
+        )
+        for rule in control.properties("AWS::Events::Rule")
+    ]
+    assert sorted(rules) == [
+        ("DISABLED", "rate(1 minute)", ["<Autosave", "<Reconciler", "<Sweeper"]),
+        ("ENABLED", "rate(1 day)", ["<Garbage"]),
+        ("ENABLED", "rate(1 day)", ["<Sweeper"]),
+    ]
 
 
 def test_workflows_are_standard_and_log_errors_without_data(control: Template) -> None:

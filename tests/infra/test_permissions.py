@@ -27,12 +27,15 @@ ALLOWED = {
     "agent_api": ROWS
     | ANSWER
     | READ_OBJECTS
-    | {"s3:PutObject", "kms:Decrypt", "kms:GenerateDataKey"},
+    | {"s3:PutObject", "kms:Decrypt", "kms:GenerateDataKey", "events:EnableRule"},
     "authorizer": {"dynamodb:GetItem"} | SECRET,
     "docs": set(),
     "steps_pods": ROWS | BEGIN | ANSWER,
     "steps_machines": ROWS | SECRET | ANSWER | READ_OBJECTS | {"s3:PutObject"},
     "steps_snapshots": ROWS | ANSWER | READ_OBJECTS | {"kms:Decrypt"},
+    "autosave": ROWS,
+    "sweeper": ROWS | SECRET | BEGIN,
+    "garbage": ROWS | READ_OBJECTS | {"s3:DeleteObject", "kms:Decrypt"},
     "reconciler": ROWS | BEGIN | {"states:DescribeExecution", "events:DisableRule"},
 }
 
@@ -80,7 +83,11 @@ def test_a_resource_has_a_wildcard_only_for_names_that_do_not_exist_yet(control:
 
 
 def test_only_those_who_call_providers_read_their_keys(control: Template) -> None:
-    assert readers(control, "PodferryState-ProviderKeysSecretArn") == {"market", "steps_machines"}
+    assert readers(control, "PodferryState-ProviderKeysSecretArn") == {
+        "market",
+        "steps_machines",
+        "sweeper",
+    }
 
 
 def test_only_the_authorizer_reads_the_operator_key(control: Template) -> None:
@@ -105,9 +112,30 @@ def test_promise_11_only_the_agent_api_signs_uploads_to_snapshots(control: Templ
     assert writers == {"agent_api"}
 
 
-def test_promise_01_no_function_may_delete_objects(control: Template) -> None:
-    for function in ALLOWED:
-        assert not [action for action, _ in grants(control, function) if "s3:Delete" in action]
+def test_promise_01_only_the_garbage_collector_may_delete_objects(control: Template) -> None:
+    deleting = {
+        (function, action, resource.partition("/")[2])
+        for function in ALLOWED
+        for action, resource in grants(control, function)
+        if "s3:Delete" in action
+    }
+    keys = ("*/packs/*", "*/pages/*", "*/root")
+    assert deleting == {("garbage", "s3:DeleteObject", key) for key in keys}
+
+
+def test_nobody_may_delete_for_good_or_change_what_a_bucket_forgets(control: Template) -> None:
+    granted = {action for function in ALLOWED for action, _ in grants(control, function)}
+    forbidden = ("s3:DeleteObjectVersion", "s3:PutLifecycle", "s3:PutBucket", "s3:DeleteBucket")
+    assert not [action for action in granted if action.startswith(forbidden)]
+
+
+def test_the_garbage_collector_reads_roots_only(control: Template) -> None:
+    read = {
+        resource.partition("/")[2]
+        for action, resource in grants(control, "garbage")
+        if action == "s3:GetObject"
+    }
+    assert read == {"*/root"}
 
 
 def test_a_workflow_may_invoke_the_step_functions_only(control: Template) -> None:

@@ -22,6 +22,8 @@ OF_THE_AGENT_API = {
     "sign_downloads",
     "record_capture",
     "append_output",
+    "ask_save",
+    "take_notice",
 }
 ALL_HTTP = {name for name in vars(use_cases.UseCases) if not name.startswith("_")}
 USE_CASES = {
@@ -30,6 +32,9 @@ USE_CASES = {
     "agent_api": OF_THE_AGENT_API | OF_EVERY_FRONT,
     "authorizer": {"identify"},
     "reconciler": {"reconcile"},
+    "autosave": {"autosave"},
+    "sweeper": {"sweep"},
+    "garbage": {"collect_garbage"},
 }
 
 

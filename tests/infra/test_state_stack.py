@@ -70,9 +70,23 @@ def test_no_bucket_is_ever_public_and_unfinished_uploads_go_away(state: Template
     for bucket in state.properties("AWS::S3::Bucket"):
         assert set(bucket["PublicAccessBlockConfiguration"].values()) == {True}
         rules = bucket["LifecycleConfiguration"]["Rules"]
-        assert [rule["AbortIncompleteMultipartUpload"] for rule in rules] == [
-            {"DaysAfterInitiation": 1}
-        ]
+        assert rules[0]["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 1}
+
+
+def test_what_is_deleted_from_a_snapshot_bucket_can_be_brought_back_for_a_week(
+    state: Template,
+) -> None:
+    versioned = [
+        bucket
+        for bucket in state.properties("AWS::S3::Bucket")
+        if "VersioningConfiguration" in bucket
+    ]
+    assert len(versioned) == 2
+    for bucket in versioned:
+        _, rule = bucket["LifecycleConfiguration"]["Rules"]
+        assert rule["NoncurrentVersionExpiration"] == {"NoncurrentDays": 7}
+        assert rule["ExpiredObjectDeleteMarker"] is True
+        assert "ExpirationInDays" not in rule
 
 
 @pytest.mark.parametrize("name", ["Environments", "Volumes"])

@@ -69,6 +69,30 @@ def test_capture_arguments_are_read_whole() -> None:
     assert second.parent is None
 
 
+def test_save_to_make_and_the_time_to_the_next_one_are_understood() -> None:
+    reply = wire.SaveReply.parse(message("snapshots.response"))
+    assert reply.command is not None
+    assert wire.CaptureArgs.parse(reply.command.fields()).is_live
+    assert wire.SaveReply.parse(message("snapshots.response.not_due")) == wire.SaveReply(
+        None, 271.5
+    )
+
+
+def test_a_notice_is_said_as_agreed_and_its_answer_understood() -> None:
+    assert wire.Notice("reclaim", "ec2", 118.5).to_json() == message("notice.request")
+    said = wire.Notice("shutdown", "sigterm", None).to_json()
+    assert said == message("notice.request.shutdown")
+    reply = wire.NoticeReply.parse(message("notice.response"))
+    assert reply.command is not None
+    assert wire.CaptureArgs.parse(reply.command.fields()).is_live
+    assert wire.NoticeReply.parse(message("notice.response.nothing_to_save")).command is None
+
+
+def test_answer_to_a_hand_in_says_whether_it_is_over() -> None:
+    assert wire.is_settled(message("commit.response"))
+    assert not wire.is_settled({"is_settled": False})
+
+
 def test_register_reply_is_understood() -> None:
     registration = wire.Registration.parse(message("register.response"))
     assert registration.epoch == 3

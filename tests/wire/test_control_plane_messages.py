@@ -15,9 +15,11 @@ from podferry.domain.errors import (
     PodferryError,
     TokenInvalidError,
 )
-from podferry.http.agent.beat import HeartbeatBody, HeartbeatReply, ReportBody
+from podferry.http.agent.beat import HeartbeatBody, HeartbeatReply, ReportBody, SaveBody, SaveReply
+from podferry.http.agent.notice import NoticeBody, NoticeReply
 from podferry.http.agent.objects import (
     CommitBody,
+    CommitReply,
     DownloadsBody,
     DownloadsReply,
     OutputBody,
@@ -40,7 +42,11 @@ MODELS: dict[str, type[BaseModel]] = {
     "downloads.request": DownloadsBody,
     "downloads.response": DownloadsReply,
     "commit.request": CommitBody,
-    "commit.response": Taken,
+    "commit.response": CommitReply,
+    "notice.request": NoticeBody,
+    "notice.response": NoticeReply,
+    "snapshots.request": SaveBody,
+    "snapshots.response": SaveReply,
     "output.request": OutputBody,
     "output.response": Taken,
 }

@@ -15,7 +15,13 @@ ENDS = {
     "pod.running",
     "pod.stopped",
     "pod.moved",
-    *(f"pod.{kind}_{end}" for kind in ("start", "stop", "move") for end in ("failed", "cancelled")),
+    "pod.saved",
+    "pod.verified",
+    *(
+        f"pod.{kind}_{end}"
+        for kind in ("start", "stop", "move", "save", "verify")
+        for end in ("failed", "cancelled")
+    ),
 }
 
 

@@ -4,7 +4,8 @@ import contextlib
 from collections.abc import Callable
 
 import pytest
-from world import Crash, World
+from crashing_store import Crash
+from world import World
 
 from podferry.domain.command import CommandKind
 from podferry.domain.errors import ConflictError

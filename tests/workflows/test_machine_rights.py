@@ -253,3 +253,35 @@ def test_promise_03_a_start_does_not_end_while_its_machine_stands(world):
     once_at(world, "after_step", "Rent", lambda operation: world.step_again("FailStart", operation))
     world.settle()
     assert world.pod(pod).state == PodState.RUNNING
+
+
+def test_promise_01_captures_are_verified_in_shares_to_the_very_last_object(world):
+    pod = world.launch()
+    bodies = [b"%d" % number for number in range(4)]
+    large = captured(world, pod, [(None, body) for body in bodies])
+    small = captured(world, pod, [(None, PACK)])
+    needed = [one.name for one in world.app.verify_snapshot.read_root(large).needed]
+    bodies.sort(key=lambda body: needed.index(f"packs/{hashlib.sha256(body).hexdigest()}"))
+
+    def put(snapshot, body):
+        name = f"packs/{hashlib.sha256(body).hexdigest()}"
+        world.objects.put(snapshot.kind, object_key(pod.account_id, snapshot.id, name), body)
+
+    def go_on(cursor):
+        return world.app.verify_snapshot.run([large, small], cursor, trust_parents=True, share=3)
+
+    for body in bodies[:-1]:
+        put(large, body)
+    first = go_on(None)
+    assert first.as_state() == {
+        "is_done": False,
+        "cursor": {"snapshot": 0, "objects": 3},
+        "proven": 3,
+    }
+    with pytest.raises(SnapshotMissingError, match=large.id):
+        go_on(first.cursor)
+    put(large, bodies[-1])
+    with pytest.raises(SnapshotMissingError, match=small.id):
+        go_on(first.cursor)
+    put(small, PACK)
+    assert go_on(first.cursor).as_state()["is_done"]

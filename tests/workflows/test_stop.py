@@ -5,7 +5,7 @@ import pytest
 from podferry.domain.command import CommandKind
 from podferry.domain.errors import WrongStateError
 from podferry.domain.machine import Clearance, Machine, MachineState
-from podferry.domain.operation import Cause, OperationState
+from podferry.domain.operation import Cause, Operation, OperationState
 from podferry.domain.pod import PodState
 from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState, object_key
 
@@ -156,6 +156,18 @@ def test_promise_09_a_stop_of_a_stopped_pod_is_refused(world):
     world.stop(pod)
     with pytest.raises(WrongStateError):
         world.stop(pod)
+
+
+def test_promise_09_a_stop_takes_the_same_steps_whoever_asks_for_it(world):
+    pod = world.launch()
+    by_user = world.stop(pod)
+    world.start(pod)
+    regardless = world.stop(pod, accept_loss=True)
+    world.start(pod)
+    move = world.move(pod, providers=("beta",))
+    by_move = world.operation(world.row(Operation, move.halves[0]))
+    assert by_move.kind == by_user.kind
+    assert world.visited(by_user) == world.visited(regardless) == world.visited(by_move)
 
 
 def test_a_cancelled_stop_leaves_the_pod_running(world):

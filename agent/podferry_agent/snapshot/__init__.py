@@ -18,6 +18,7 @@ from podferry_agent.snapshot.errors import (
 from podferry_agent.snapshot.model import (
     CaptureOutcome,
     CaptureSpec,
+    Damaged,
     Difference,
     ObjectStore,
     Progress,
@@ -27,6 +28,7 @@ from podferry_agent.snapshot.model import (
     Summary,
     TreeSpec,
 )
+from podferry_agent.snapshot.pausing import resume_all_left_paused
 from podferry_agent.snapshot.restore import RestoreHooks, restore
 from podferry_agent.snapshot.rules import Explanation, Rules, Verdict, rules_for
 from podferry_agent.snapshot.verify import verify_tree
@@ -37,6 +39,7 @@ __all__ = [
     "CaptureOutcome",
     "CaptureSpec",
     "DamageError",
+    "Damaged",
     "Difference",
     "DiskFullError",
     "Explanation",
@@ -60,6 +63,7 @@ __all__ = [
     "Verdict",
     "capture",
     "restore",
+    "resume_all_left_paused",
     "rules_for",
     "verify_tree",
 ]

@@ -32,6 +32,12 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--key", default="00" * 32, help="chunk key, 64 hex digits")
         if name == "capture":
             command.add_argument("--parent")
+        if name == "restore":
+            command.add_argument(
+                "--best-effort",
+                action="store_true",
+                help="restore what is whole of a damaged snapshot, and name the rest",
+            )
     explain = commands.add_parser("explain", help="which rule decides about a path of the pod")
     _common(explain)
     explain.add_argument("path", nargs="+")
@@ -72,10 +78,10 @@ def _run(args: argparse.Namespace) -> object:
     if args.command == "capture":
         spec = CaptureSpec(parent=args.parent, **fields)  # type: ignore[arg-type]
         return asdict(capture(spec, store, _show, never))
-    spec_to_read = RestoreSpec(**fields)  # type: ignore[arg-type]
     if args.command == "restore":
-        return asdict(restore(spec_to_read, store, _show, never))
-    return [str(difference) for difference in verify_tree(spec_to_read, store)]
+        wish = RestoreSpec(best_effort=args.best_effort, **fields)  # type: ignore[arg-type]
+        return asdict(restore(wish, store, _show, never))
+    return [str(found) for found in verify_tree(RestoreSpec(**fields), store)]  # type: ignore[arg-type]
 
 
 def _explained(explanation: object) -> dict[str, str]:
@@ -94,6 +100,8 @@ def main() -> int:
         sys.stderr.write(f"\n{error.code}: {error}\n")
         return 1
     sys.stdout.write(json.dumps(result, indent=1) + "\n")
+    if args.command == "restore":
+        return 1 if result["damaged"] else 0  # type: ignore[index]
     return 1 if args.command == "verify" and result else 0
 
 

@@ -1,30 +1,20 @@
 """Captures a tree: walk, read what changed, store what is new, write the pages, then the root."""
 
-import errno
 import os
-import platform
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from podferry_agent import AGENT_VERSION
-from podferry_agent.snapshot import statestore
-from podferry_agent.snapshot.chunks import ChunkTable, Pack, chunk_id
+from podferry_agent.snapshot.chunks import Pack, chunk_id
+from podferry_agent.snapshot.databases import BESIDE
 from podferry_agent.snapshot.describe import describe_directory, describe_special
-from podferry_agent.snapshot.errors import CaptureFailedError, InvalidSpecError
-from podferry_agent.snapshot.listings import Listings
-from podferry_agent.snapshot.manifest import (
-    ManifestReader,
-    ManifestWriter,
-    Root,
-    limited,
-    load_root,
-)
+from podferry_agent.snapshot.errors import CaptureFailedError, SnapshotError
+from podferry_agent.snapshot.livefiles import LiveFiles
+from podferry_agent.snapshot.livetools import LiveTools
 from podferry_agent.snapshot.memory import for_big_buffers
 from podferry_agent.snapshot.model import (
     BARE,
-    TORN,
     UNREADABLE,
     VANISHED,
     CaptureOutcome,
@@ -32,18 +22,24 @@ from podferry_agent.snapshot.model import (
     Entry,
     ObjectStore,
     Progress,
-    Summary,
-    display,
     sort_key,
 )
+from podferry_agent.snapshot.openfiles import mapped_for_writing
+from podferry_agent.snapshot.pace import Pace, be_nice
 from podferry_agent.snapshot.packs import PackWriter, load_footer
-from podferry_agent.snapshot.patch import Patch
+from podferry_agent.snapshot.pausing import Pauser, resume_left_paused
+from podferry_agent.snapshot.previous import Parent
 from podferry_agent.snapshot.progress import Meter
-from podferry_agent.snapshot.reading import BATCH, BATCH_FILES, SMALL, FileReader
-from podferry_agent.snapshot.rules import Rules, rules_for
-from podferry_agent.snapshot.statestore import Facts, StateStore
+from podferry_agent.snapshot.publish import Findings, Publisher
+from podferry_agent.snapshot.reading import BATCH, BATCH_FILES, SMALL, Chunking, FileReader
+from podferry_agent.snapshot.restcopies import RestCopier
+from podferry_agent.snapshot.rules import rules_for
+from podferry_agent.snapshot.statestore import StateStore
 from podferry_agent.snapshot.tree import Tree
 from podferry_agent.snapshot.walk import Node, Walker
+from podferry_agent.snapshot.watch import LiveWatch
+
+_READERS, _NICE_READERS = 8, 2
 
 
 def capture(
@@ -62,63 +58,33 @@ def capture(
         where = os.fsdecode(spec.tree_root)
         raise CaptureFailedError(f"{where} cannot be opened: {error.strerror}") from error
     with tree, for_big_buffers():
-        return _Capture(spec, store, tree, Meter(progress, cancelled)).run()
+        pace = Pace(spec.share, cancelled)
+        running = _Capture(spec, store, tree, Meter(progress, cancelled), pace)
+        return running.run() if spec.share is None else _nicely(running.run)
 
 
-class _Parent:
-    """The snapshot before this one: its chunks, and what was known of its files."""
-
-    def __init__(self, spec: CaptureSpec, store: ObjectStore, state: StateStore) -> None:
-        self.root: Root | None = None
-        self._facts: Facts | None = None
-        self._reader: ManifestReader | None = None
-        self._has_chunks = False
-        if spec.parent is None:
-            return
-        self.root = load_root(store, spec.parent)
-        if self.root.kind != spec.kind:
-            raise InvalidSpecError(f"the parent {spec.parent} is of kind {self.root.kind}")
-        self._reader = ManifestReader(store, self.root, state.pages)
-        facts = state.facts(spec.parent)
-        if facts and facts.pages == [page.name for page in self.root.pages]:
-            self._facts = facts
-
-    @property
-    def table(self) -> ChunkTable:
-        return self._reader.table if self._reader else ChunkTable()
-
-    def listings(self, rules: Rules) -> Listings | None:
-        """What an earlier walk saw, if it went by the same rules."""
-        if self._facts and self._facts.rules != rules.fingerprint():
-            self._facts = None
-        return self._facts.listings if self._facts else None
-
-    @property
-    def firsts(self) -> list[bytes]:
-        """First paths of the pages that can be patched: none without facts."""
-        return self._facts.firsts if self._facts else []
-
-    def learn_chunks(self) -> None:
-        """Needed before anything is stored; not if nothing changed."""
-        if self._reader and not self._has_chunks:
-            self._reader.learn_chunks()
-        self._has_chunks = True
-
-    def page(self, number: int) -> list[Entry]:
-        if self._reader is None:
-            raise AssertionError("there is no parent to read a page of")
-        return self._reader.page(number)
+def _nicely(run: Callable[[], CaptureOutcome]) -> CaptureOutcome:
+    """In a thread of its own: an ordinary user cannot take back a lower priority."""
+    with ThreadPoolExecutor(1, "pf-nice", initializer=be_nice) as pool:
+        return pool.submit(run).result()
 
 
 class _Capture:
-    def __init__(self, spec: CaptureSpec, store: ObjectStore, tree: Tree, meter: Meter) -> None:
+    def __init__(
+        self, spec: CaptureSpec, store: ObjectStore, tree: Tree, meter: Meter, pace: Pace
+    ) -> None:
         self._began = time.monotonic()
         self._scan_start_ns = time.time_ns()
         self._spec = spec
         self._store = store
         self._tree = tree
         self._meter = meter
+        self._pace = pace
         self._state = StateStore(spec.state_dir, spec.kind)
+        self._pauser = Pauser(self._state.directory, allowed=spec.live and spec.pauses)
+        self._watch = LiveWatch(tree.root, mapped_for_writing()) if spec.live else None
+        self._warnings: list[str] = []
+        self._copies: set[bytes] = set()
         self._nodes: list[Node] = []
         self._links: dict[tuple[int, int], list[Node]] = {}
         self._running: list[Future[list[Node]] | Future[None]] = []
@@ -128,12 +94,14 @@ class _Capture:
 
     def run(self) -> CaptureOutcome:
         self._meter.phase("prepare")
-        self._parent = _Parent(self._spec, self._store, self._state)
+        resume_left_paused(self._state.directory)
+        self._parent = Parent(self._spec, self._store, self._state)
         self._table = self._parent.table
         self._learn_confirmed()
         rules = rules_for(self._spec)
         self._rules = rules.fingerprint()
         self._known = self._parent.listings(rules)
+        self._doubt_what_is_known()
         self._walker = Walker(
             self._tree,
             rules,
@@ -144,24 +112,40 @@ class _Capture:
         self._read_everything()
         self._settle_nodes()
         self._meter.phase("publish")
-        return self._publish()
+        return self._publisher().publish()
+
+    def _doubt_what_is_known(self) -> None:
+        """Have names looked at again whose times do not tell all."""
+        if self._known is None:
+            return
+        if self._watch:
+            doubted = [self._watch.relative(path) for path in self._watch.mapped.paths]
+        else:
+            # Not live: every byte of the file itself, and of what is beside it.
+            doubted = [path + suffix for path in self._parent.copies for suffix in (b"", *BESIDE)]
+        for path in doubted:
+            if path:
+                self._known.forget(path)
 
     def _learn_confirmed(self) -> None:
         """Reuse the packs of an earlier, killed run of this very snapshot, and only of this."""
         snapshot_id = self._spec.snapshot_id
         self._state.forget_packs(other_than=snapshot_id)
         for sha256, size, footer in self._state.confirmed_packs(snapshot_id):
-            load_footer(Pack(snapshot_id, sha256, size), footer, self._table)
+            try:
+                load_footer(Pack(snapshot_id, sha256, size), footer, self._table)
+            except SnapshotError:
+                continue  # the note was cut short by a power cut: the pack is stored again
 
     def _confirmed(self, pack: Pack, footer: bytes) -> None:
         self._state.confirm_pack(pack.snapshot_id, pack.sha256, pack.size, footer)
 
     def _read_everything(self) -> None:
-        spec, threads = self._spec, min(8, os.cpu_count() or 1)
+        spec = self._spec
+        threads = min(_READERS if spec.share is None else _NICE_READERS, os.cpu_count() or 1)
         self._writer = PackWriter(spec.snapshot_id, self._store, self._table, self._confirmed)
-        self._reader = FileReader(
-            self._tree, self._table, self._writer, spec.chunk_key, self._meter
-        )
+        chunking = Chunking(self._table, self._writer, spec.chunk_key)
+        self._reader = FileReader(self._tree, chunking, self._meter, self._pace, self._watch)
         self._meter.phase("read")
         workers = ThreadPoolExecutor(threads, "pf-read")
         leaders = ThreadPoolExecutor(2, "pf-big")
@@ -169,6 +153,8 @@ class _Capture:
             self._workers, self._leaders = workers, leaders
             self._scan()
             self._collect()
+            if self._watch:
+                self._settle_live_files(self._watch)
             self._finish_links()
             self._writer.finish()
         finally:
@@ -176,6 +162,24 @@ class _Capture:
             workers.shutdown(wait=True, cancel_futures=True)
             self._writer.close()
         self._meter.finish()
+
+    def _settle_live_files(self, watch: LiveWatch) -> None:
+        tools = LiveTools(
+            self._tree,
+            self._reader,
+            watch,
+            self._parent,
+            self._walker.report,
+            RestCopier(self._pauser),
+            self._pace,
+            self._workers,
+            self._state.directory / "copies",
+            self._warnings,
+        )
+        live = LiveFiles(tools)
+        live.settle([node for node in self._nodes if node.entry.is_regular])
+        self._nodes += live.databases.added
+        self._copies = (self._parent.copies | live.databases.copies) - live.databases.others
 
     def _scan(self) -> None:
         for node in self._walker.walk(self._visit):
@@ -188,7 +192,7 @@ class _Capture:
     def _take(self, node: Node) -> None:
         self._nodes.append(node)
         if node.nlink > 1 and not node.entry.is_directory:
-            group = self._links.setdefault((node.dev, node.ino), [])
+            group = self._links.setdefault(node.inode, [])
             group.append(node)
             if len(group) > 1:
                 return
@@ -208,6 +212,7 @@ class _Capture:
 
     def _visit(self, directory: Node, fd: int, nodes: list[Node]) -> None:
         """Everything that needs the open directory."""
+        self._pace.breathe()
         if not directory.known and not directory.entry.bits & BARE:
             describe_directory(directory, fd)
         for node in nodes:
@@ -220,6 +225,8 @@ class _Capture:
 
     def _queue(self, node: Node) -> None:
         self._parent.learn_chunks()
+        if self._watch and self._watch.takes(node):
+            return
         size = node.entry.size
         self._seen_bytes += size
         if size > SMALL:
@@ -270,85 +277,38 @@ class _Capture:
             if node.known:
                 node.known = False
                 self._nodes.append(node)
+        self._nodes += [node for node, was_known in report.partial if was_known]
         unreadable = {path for path, _ in report.unreadable}
+        # What is in such a directory is not known in full: a restore deletes nothing there.
+        unreadable.update(node.entry.path for node, _ in report.partial)
         for node in self._nodes:
             if node.entry.path in unreadable:
                 node.entry.bits |= UNREADABLE
-                node.ctime_ns = 0
+                node.is_doubtful = True
         self._nodes.sort(key=lambda node: sort_key(node.entry.path))
         gone = [node.entry.path for node in self._nodes if node.entry.bits & VANISHED]
         report.removed += gone
         self._nodes = list(_without_vanished(self._nodes))
 
-    def _publish(self) -> CaptureOutcome:
-        spec = self._spec
-        entries = [node.entry for node in self._nodes]
-        writer = ManifestWriter(spec.snapshot_id, self._store, self._parent.root, self._state.pages)
-        patch = Patch(entries, self._walker.report.removed, self._parent.firsts)
-        writer.write(patch, self._parent.page, self._table)
-        summary = self._summary(entries, writer)
-        root = writer.write_root(self._root(entries, writer, summary))
-        self._remember(writer)
-        return CaptureOutcome(spec.snapshot_id, root, summary)
-
-    def _summary(self, entries: list[Entry], writer: ManifestWriter) -> Summary:
-        unreadable = [*self._walker.report.unreadable, *self._reader.unreadable]
-        texts = sorted(f"{display(p)}: {errno.errorcode.get(n, n)}" for p, n in unreadable)
-        summary = Summary(
-            files=sum(page.files for page in writer.pages),
-            directories=sum(page.directories for page in writer.pages),
-            entries=sum(page.entries for page in writer.pages),
-            bytes=sum(page.bytes for page in writer.pages),
-            new_bytes=self._reader.new_bytes,
-            stored_bytes=self._writer.stored_bytes + writer.written_bytes,
-            packs=len(self._writer.packs),
-            torn=limited([display(e.path) for e in entries if e.bits & TORN]),
-            unreadable=limited(texts),
-            duration_seconds=round(time.monotonic() - self._began, 3),
+    def _publisher(self) -> Publisher:
+        return Publisher(
+            spec=self._spec,
+            store=self._store,
+            state=self._state,
+            parent=self._parent,
+            pace=self._pace,
+            table=self._table,
+            nodes=self._nodes,
+            report=self._walker.report,
+            reader=self._reader,
+            stored=self._writer,
+            pauser=self._pauser,
+            warnings=self._warnings,
+            found=Findings(
+                self._rules, self._known, self._links, self._copies, self._scan_start_ns
+            ),
+            began=self._began,
         )
-        if self._walker.report.vanished:
-            summary.warnings.append(f"{self._walker.report.vanished} names vanished while walking")
-        return summary
-
-    def _root(self, entries: list[Entry], writer: ManifestWriter, summary: Summary) -> Root:
-        spec = self._spec
-        return Root(
-            kind=spec.kind,
-            snapshot_id=spec.snapshot_id,
-            parent=spec.parent,
-            pages=writer.numbered_pages(),
-            packs=writer.packs,
-            counts={
-                "entries": summary.entries,
-                "files": summary.files,
-                "directories": summary.directories,
-                "bytes": summary.bytes,
-                "torn": sum(1 for e in entries if e.bits & TORN),
-                "unreadable": sum(1 for e in entries if e.bits & UNREADABLE),
-            },
-            torn=summary.torn,
-            unreadable=summary.unreadable,
-            user_rules=list(spec.user_rules),
-            volume_path=display(spec.volume_path),
-            agent_version=AGENT_VERSION,
-            source=_source_facts(),
-        )
-
-    def _remember(self, writer: ManifestWriter) -> None:
-        """Facts are written last: a capture that died leaves those of its parent in use."""
-        listings = Listings(self._walker.report.listings, {})
-        for node in self._walker.report.closed:
-            listings.forget(node.entry.path)
-        if self._known:
-            listings.links.update(Listings(listings.all(), self._known.links).still_linked())
-        for inode, group in self._links.items():
-            listings.links[inode] = [node.entry.path for node in group]
-        facts = Facts(self._rules, [page.name for page in writer.pages], writer.firsts, listings)
-        spec, before = self._spec, self._scan_start_ns - statestore.RACY_NS
-        self._state.remember(spec.snapshot_id, spec.parent, facts.encode(before))
-        kept = [*writer.pages, *(self._parent.root.pages if self._parent.root else ())]
-        self._state.pages.keep_only(page.sha256 for page in kept)
-        self._state.forget_packs()
 
 
 def _copy_content(source: Node, node: Node) -> None:
@@ -356,7 +316,7 @@ def _copy_content(source: Node, node: Node) -> None:
     if node is not source:
         fields = {name: getattr(source.entry, name) for name in Entry.__slots__}
         node.entry = Entry(**{**fields, "path": path})
-    node.ctime_ns = source.ctime_ns
+    node.row, node.is_doubtful = source.row, source.is_doubtful
 
 
 def _without_vanished(nodes: list[Node]) -> Iterator[Node]:
@@ -370,13 +330,3 @@ def _without_vanished(nodes: list[Node]) -> Iterator[Node]:
             gone = path + b"/"
             continue
         yield node
-
-
-def _source_facts() -> dict[str, str]:
-    """Where the snapshot comes from: for people, nothing depends on it."""
-    facts = {"kernel": platform.release(), "architecture": platform.machine()}
-    try:
-        release = platform.freedesktop_os_release()
-    except OSError:
-        return facts
-    return {**facts, "distribution": release.get("PRETTY_NAME", release["ID"])}

@@ -20,10 +20,11 @@ _PLANES_BELOW = 0.95  # planes must promise this, and be better than plain zstd 
 _PLANES_MARGIN = 0.02
 _PLANES_TRIED_ABOVE = 0.6
 _PLANES_HEADER = struct.Struct("<IB")  # length of the packed plane, bytes before the first number
+Bytes = bytes | memoryview
 _WIDTHS = {PLANES2: 2, PLANES4: 4}
 
 
-def checksum(stored: bytes) -> int:
+def checksum(stored: Bytes) -> int:
     """Tells which block is damaged; as fast as zlib's CRC-32, and every reader has BLAKE3."""
     return int.from_bytes(blake3(stored).digest(4), "little")
 
@@ -48,21 +49,21 @@ class Codec(threading.local):
             )
         )
 
-    def encode(self, data: bytes | memoryview) -> tuple[int, bytes]:
-        """The codec and what to store."""
+    def encode(self, data: bytes | memoryview) -> tuple[int, bytes | memoryview]:
+        """The codec and what to store, which is `data` itself if that does not shrink."""
         codec, phase = self._choose(memoryview(data))
         if codec == ZSTD:
             packed = self._normal.compress(data)
         elif codec in _WIDTHS:
             packed = self._pack_planes(bytes(data), _WIDTHS[codec], phase)
         if codec == RAW or len(packed) >= len(data):
-            return RAW, bytes(data)
+            return RAW, data
         return codec, packed
 
-    def decode(self, block: Block, stored: bytes) -> bytes | bytearray:
+    def decode(self, block: Block, stored: Bytes) -> Bytes | bytearray:
         """The raw bytes of a block; `SnapshotCorruptError` if they cannot be what was stored."""
         name = block.pack.name
-        decoders: dict[int, Callable[[bytes, int], bytes | bytearray]] = {
+        decoders: dict[int, Callable[[Bytes, int], Bytes | bytearray]] = {
             RAW: _as_it_is,
             ZSTD: self._unzip,
             PLANES2: self._unpack_planes2,
@@ -87,12 +88,18 @@ class Codec(threading.local):
         size = len(data)
         if size < _SAMPLED_FROM:
             return ZSTD, 0
-        starts = [(size * i // 4) & ~7 for i in (1, 2, 3)]
-        samples = [bytes(data[start : start + _SAMPLE]) for start in starts]
+        samples = self._samples(data, (2,))
+        if len(self._quick.compress(samples[0])) < _PLANES_TRIED_ABOVE * _SAMPLE:
+            return ZSTD, 0  # neither numbers nor noise look like this
+        samples += self._samples(data, (1, 3))
         plain = sum(len(self._quick.compress(sample)) for sample in samples) / (3 * _SAMPLE)
         if plain > _PLANES_TRIED_ABOVE and (planes := self._best_planes(samples, plain)):
             return planes
         return (ZSTD if plain < _NOT_WORTH_IT else RAW), 0
+
+    def _samples(self, data: memoryview, quarters: tuple[int, ...]) -> list[bytes]:
+        starts = [(len(data) * quarter // 4) & ~7 for quarter in quarters]
+        return [bytes(data[start : start + _SAMPLE]) for start in starts]
 
     def _best_planes(self, samples: list[bytes], plain: float) -> tuple[int, int] | None:
         """The width and phase of numbers, if there are any; `plain` is what Zstandard makes."""
@@ -119,7 +126,7 @@ class Codec(threading.local):
         header = _PLANES_HEADER.pack(len(top), phase)
         return b"".join([header, data[:phase], top, *low, data[end:]])
 
-    def _unpack_planes(self, stored: bytes, size: int, width: int) -> bytearray:
+    def _unpack_planes(self, stored: Bytes, size: int, width: int) -> bytearray:
         length, phase = _PLANES_HEADER.unpack_from(stored)
         if phase >= width:
             raise ValueError(f"numbers of {width} bytes cannot begin at {phase}")
@@ -138,15 +145,15 @@ class Codec(threading.local):
         raw[end:] = stored[position:]
         return raw
 
-    def _unpack_planes2(self, stored: bytes, size: int) -> bytearray:
+    def _unpack_planes2(self, stored: Bytes, size: int) -> bytearray:
         return self._unpack_planes(stored, size, 2)
 
-    def _unpack_planes4(self, stored: bytes, size: int) -> bytearray:
+    def _unpack_planes4(self, stored: Bytes, size: int) -> bytearray:
         return self._unpack_planes(stored, size, 4)
 
-    def _unzip(self, stored: bytes, size: int) -> bytes:
+    def _unzip(self, stored: Bytes, size: int) -> bytes:
         return self._reader.decompress(stored, max_output_size=size)
 
 
-def _as_it_is(stored: bytes, _: int) -> bytes:
+def _as_it_is(stored: Bytes, _: int) -> Bytes:
     return stored

@@ -7,7 +7,10 @@ import threading
 from collections.abc import Iterator
 from functools import cached_property
 
+from blake3 import blake3
+
 from podferry_agent.snapshot.chunks import ChunkTable, chunk_id
+from podferry_agent.snapshot.cutting import has_hole
 from podferry_agent.snapshot.model import HAS_HOLES, Entry
 
 _BUFFER = 8 << 20
@@ -37,8 +40,18 @@ def metadata_changes(want: Entry, live: Entry) -> list[str]:
     return [kind for kind, wanted, found in pairs if wanted != found]
 
 
-def same_type(want: Entry, live: Entry) -> bool:
-    return stat.S_IFMT(want.mode) == stat.S_IFMT(live.mode)
+def same_status(want: Entry, found: os.stat_result) -> bool:
+    """Whether type, rights, owner and time are those of an entry: all that `lstat` tells."""
+    return (
+        want.mtime_ns == found.st_mtime_ns
+        and want.mode == found.st_mode
+        and want.uid == found.st_uid
+        and want.gid == found.st_gid
+    )
+
+
+def same_type(want: Entry, mode: int) -> bool:
+    return stat.S_IFMT(want.mode) == stat.S_IFMT(mode)
 
 
 def missing_chunks(fd: int, entry: Entry, table: ChunkTable, key: bytes) -> list[tuple[int, int]]:
@@ -50,12 +63,28 @@ def missing_chunks(fd: int, entry: Entry, table: ChunkTable, key: bytes) -> list
     ]
 
 
-def has_content(fd: int, entry: Entry, table: ChunkTable, key: bytes, *, exact_holes: bool) -> bool:
-    """Whether every byte of a file of the right size is right.
+def is_one_chunk(entry: Entry, table: ChunkTable) -> bool:
+    """Whether a file is one chunk and nothing else: most files are."""
+    refs = entry.refs
+    return len(refs) == 2 and not refs[0] and table.lengths[refs[1]] == entry.size
 
-    Holes may have been filled with zeros unless `exact_holes`.
+
+def has_content(fd: int, entry: Entry, table: ChunkTable, key: bytes, *, exact_holes: bool) -> bool:
+    """Whether every byte of an open file is right, and there are no more.
+
+    With `exact_holes`, holes must be holes and zeros that were written must be on the disk.
     """
+    size, refs = entry.size, entry.refs
+    if len(refs) == 2 and size < _BUFFER and not refs[0] and table.lengths[refs[1]] == size:
+        view = _buffer.view[: size + 1]
+        if os.readv(fd, (view,)) == size:  # else it has another size, or was read in part
+            is_right = blake3(view[:size], key=key).digest() == table.ids[refs[1]]
+            return is_right and not (exact_holes and has_hole(fd, 0, size))
+    if os.fstat(fd).st_size != entry.size:
+        return False
     if entry.bits & HAS_HOLES and not _has_holes(fd, entry, table, exact=exact_holes):
+        return False
+    if exact_holes and any(has_hole(fd, o, o + table.lengths[c]) for o, c in pairs(entry.refs)):
         return False
     return all(_has_chunk(fd, o, table, c, key) for o, c in pairs(entry.refs))
 

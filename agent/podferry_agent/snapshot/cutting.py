@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pyfastcdc import FastCDC
 
 MIB = 1 << 20
-GRID = 4 * MIB
-IN_PLACE_GRID = 1 * MIB
-SINGLE_CHUNK = 4 * MIB  # a file up to this size is one chunk
-MAX_CHUNK = 8 * MIB
+GRID = MIB  # what is read, hashed and compressed at once stays in a core's own cache
+SINGLE_CHUNK = MIB  # a file up to this size is one chunk
+MAX_CHUNK = 2 * MIB
 _GRID_SEGMENT = 64 * MIB
 _CDC_SEGMENT = 128 * MIB
 _MAX_TENSOR_HEADER = 32 * MIB
+_ELF = b"\x7fELF"
 # Changed in place, page by page: content-defined cuts would find nothing, small cuts a little.
 _IN_PLACE = (b".db", b".sqlite", b".sqlite3", b".img", b".qcow2", b".mdb", b".raw")
 
@@ -36,8 +36,6 @@ class Segment:
 def data_extents(fd: int, status: os.stat_result) -> list[Extent]:
     """The parts of a file that are not holes. A 4 TB file with one page of data is one page."""
     size = status.st_size
-    if status.st_blocks * 512 >= size:
-        return [(0, size)] if size else []
     extents = []
     position = 0
     while position < size:
@@ -57,19 +55,35 @@ def data_extents(fd: int, status: os.stat_result) -> list[Extent]:
     return extents
 
 
+def has_hole(fd: int, start: int, end: int) -> bool:
+    """Whether some of that part of a file is not on the disk, though it reads as zeros."""
+    if start == end:
+        return False
+    try:
+        return os.lseek(fd, start, os.SEEK_HOLE) < end
+    except OSError as error:
+        if error.errno in (errno.EINVAL, errno.ENXIO):  # no holes here; or the file has shrunk
+            return False
+        raise
+
+
 def plan_segments(fd: int, name: bytes, size: int, extents: list[Extent]) -> Iterator[Segment]:
     """Cut a file into segments that readers can take in parallel."""
-    if extents == [(0, size)] and not name.endswith(_IN_PLACE):
-        starts = _tensor_starts(fd, size) if name.endswith(b".safetensors") else None
-        if starts is None:
-            yield from _spans(size)
-            return
-        ends = [*starts[1:], size]
-        tensors = [(start, end - start) for start, end in zip(starts, ends, strict=True)]
-        yield from _grouped(_grid_from_start(tensors))
+    if extents != [(0, size)] or name.endswith(_IN_PLACE) or _is_program(fd):
+        yield from _grouped(_aligned_grid(extents))
         return
-    grid = IN_PLACE_GRID if name.endswith(_IN_PLACE) else GRID
-    yield from _grouped(_aligned_grid(extents, grid))
+    starts = _tensor_starts(fd, size) if name.endswith(b".safetensors") else None
+    if starts is None:
+        yield from _spans(size)
+        return
+    ends = [*starts[1:], size]
+    tensors = [(start, end - start) for start, end in zip(starts, ends, strict=True)]
+    yield from _grouped(_grid_from_start(tensors))
+
+
+def _is_program(fd: int) -> bool:
+    """Of a program or library another build differs everywhere: looking for cuts is lost time."""
+    return os.pread(fd, len(_ELF), 0) == _ELF
 
 
 def _spans(size: int) -> Iterator[Segment]:
@@ -96,11 +110,11 @@ def _grid_from_start(extents: list[Extent]) -> Iterator[Extent]:
             yield start, min(GRID, offset + length - start)
 
 
-def _aligned_grid(extents: list[Extent], grid: int) -> Iterator[Extent]:
+def _aligned_grid(extents: list[Extent]) -> Iterator[Extent]:
     for offset, length in extents:
         position, end = offset, offset + length
         while position < end:
-            upto = min(end, (position // grid + 1) * grid)
+            upto = min(end, (position // GRID + 1) * GRID)
             yield position, upto - position
             position = upto
 
@@ -139,7 +153,7 @@ class Cutter(threading.local):
     """Content-defined cuts; one chunker per thread, as it is not safe to share."""
 
     def __init__(self) -> None:
-        self._chunker = FastCDC(4 * MIB, min_size=1 * MIB, max_size=MAX_CHUNK)
+        self._chunker = FastCDC(MIB, min_size=MIB // 4, max_size=MAX_CHUNK)
 
     def cut(self, window: memoryview, *, at_end: bool) -> list[Extent]:
         """Chunks of the window; without the last one, which needs more data, unless at the end."""

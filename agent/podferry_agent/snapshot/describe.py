@@ -14,8 +14,9 @@ def describe_file(node: Node, fd: int, status: os.stat_result) -> None:
     entry = node.entry
     entry.mode, entry.uid, entry.gid = status.st_mode, status.st_uid, status.st_gid
     entry.mtime_ns, entry.size = status.st_mtime_ns, status.st_size
-    node.dev, node.ino, node.ctime_ns = status.st_dev, status.st_ino, status.st_ctime_ns
-    node.row = row_of(status)
+    if (row := row_of(status)) != node.row:
+        node.row = row
+    node.is_doubtful = False
     entry.flags = posix.get_flags(fd)
     settle(entry, read_xattrs(fd))
 

@@ -16,7 +16,7 @@ class DirectoryStore:
         self._snapshot_id = snapshot_id
         self._is_checking = is_checking
 
-    def put(self, name: str, body: bytes, sha256: str) -> None:
+    def put(self, name: str, body: bytes | memoryview, sha256: str) -> None:
         if self._is_checking and hashlib.sha256(body).hexdigest() != sha256:
             raise ValueError(f"{name}: the body is not what its SHA-256 says")
         path = self._directory / self._snapshot_id / name

@@ -18,6 +18,7 @@ class DamageError(SnapshotError):
     """The snapshot cannot be read whole: names the object and the files that need it."""
 
     def __init__(self, what: str, object_name: str, files: Sequence[str] = ()) -> None:
+        self.what = what
         self.object_name = object_name
         self.files = list(files)
         hit = f"; files hit ({len(self.files)}): {', '.join(self.files[:20])}" if files else ""

@@ -2,11 +2,13 @@
 
 import errno
 import os
+import stat
 from collections.abc import Iterable
 
 from podferry_agent.snapshot import posix
+from podferry_agent.snapshot.found import lstat
 from podferry_agent.snapshot.job import Job
-from podferry_agent.snapshot.model import BARE, Entry, sort_key
+from podferry_agent.snapshot.model import BARE, Entry, is_below, sort_key
 from podferry_agent.snapshot.plan import Action
 from podferry_agent.snapshot.remove import GONE
 from podferry_agent.snapshot.tree import Tree, split_path
@@ -14,19 +16,23 @@ from podferry_agent.snapshot.tree import Tree, split_path
 
 def finish_metadata(job: Job) -> None:
     """Owners, modes, times and flags; after this an immutable file takes no change."""
-    actions = job.plan.actions
-    unfinished = [p for p, entry in job.plan.want.items() if _needs_finish(entry, actions[p])]
-    for path in sorted(unfinished, key=sort_key, reverse=True):
-        entry = job.plan.want[path]
-        action = actions[path]
-        if _is_under_kept(job, path):
+    plan = job.plan
+    loose = {entry.path for entry in plan.loose()}
+    touched = {split_path(path)[0] for path in (*loose, *plan.deletions, *job.live.leftovers)}
+    touched |= {b"", *loose}  # the stage came and went in the top directory
+    unfinished = [
+        entry for entry in plan.want.values() if _needs_finish(entry, plan.actions, touched)
+    ]
+    unfinished.sort(key=lambda entry: sort_key(entry.path), reverse=True)
+    for entry in unfinished:
+        if is_below(entry.path, job.kept_directories):
             continue
         try:
-            _finish(job, entry, action)
+            _finish(job, entry, plan.actions[entry.path])
         except OSError as error:
             if error.errno not in (*GONE, errno.EROFS):
                 raise
-            job.warnings.add("metadata_not_applied", path, error)
+            job.warnings.add("metadata_not_applied", entry.path, error)
     job.tree.forget()
 
 
@@ -36,9 +42,9 @@ def mend_directory_times(tree: Tree, entries: Iterable[Entry]) -> None:
         if not entry.is_directory or entry.bits & BARE:
             continue
         try:
-            with tree.directory(entry.path) as fd:
-                status = os.fstat(fd)
-                if status.st_mtime_ns != entry.mtime_ns:
+            status = lstat(tree, entry.path)
+            if stat.S_ISDIR(status.st_mode) and status.st_mtime_ns != entry.mtime_ns:
+                with tree.directory(entry.path) as fd:
                     os.utime(fd, ns=(status.st_atime_ns, entry.mtime_ns))
         except OSError as error:
             # A directory that had to stay a link, or that a mount covers, was reported before.
@@ -46,14 +52,16 @@ def mend_directory_times(tree: Tree, entries: Iterable[Entry]) -> None:
                 raise
 
 
-def _needs_finish(entry: Entry, action: Action) -> bool:
+def _needs_finish(entry: Entry, actions: dict[bytes, Action], touched: set[bytes]) -> bool:
+    """Whether it is not yet, or no longer, as the snapshot has it."""
+    action = actions[entry.path]
     if entry.bits & BARE or action is Action.LEAVE:
         return False
-    return action is Action.FIX or entry.is_directory or (entry.is_regular and entry.flags != 0)
-
-
-def _is_under_kept(job: Job, path: bytes) -> bool:
-    return any(path == kept or path.startswith(kept + b"/") for kept in job.kept_directories)
+    if action is Action.FIX or (stat.S_ISDIR(entry.mode) and entry.path in touched):
+        return True
+    # Flags come last, also in a branch: with them it could not have been moved or filled.
+    has_flags = entry.flags != 0 and (entry.is_directory or entry.is_regular)
+    return has_flags and action is not Action.KEEP
 
 
 def _finish(job: Job, entry: Entry, action: Action) -> None:
@@ -68,7 +76,8 @@ def _finish(job: Job, entry: Entry, action: Action) -> None:
         with job.tree.file(parent, name) as fd:
             job.metadata.apply_flags(fd, entry)
     elif action is Action.FIX:
-        job.metadata.apply_name(job.tree.cached_directory(parent), name, entry)
+        fd = job.tree.cached_directory(parent)
+        job.metadata.apply_name((fd, name), entry, job.tree.outside_path(fd, parent, name))
     else:
         return
     job.step("metadata")

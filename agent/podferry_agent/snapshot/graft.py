@@ -8,9 +8,10 @@ provider has mounted a driver file or firmware below /lib.
 import os
 import posixpath
 
+from podferry_agent.snapshot.deleting import protected_inside
 from podferry_agent.snapshot.job import Job
 from podferry_agent.snapshot.model import TEMPORARY_PREFIX, Entry
-from podferry_agent.snapshot.remove import protected_inside, remove_tree
+from podferry_agent.snapshot.remove import remove_tree
 from podferry_agent.snapshot.tree import split_path
 
 
@@ -43,15 +44,14 @@ def _graft(
 
 
 def _is_held(job: Job, path: bytes) -> bool:
-    node = job.live.nodes.get(path)
-    if node is not None and node.entry.is_directory:
+    if job.live.has_directory(path):
         return protected_inside(job, path) is not None
     directory, name = split_path(path)
     try:
         os.stat(name, dir_fd=job.tree.cached_directory(directory), follow_symlinks=False)
     except FileNotFoundError:
         return False
-    return node is None
+    return path not in job.live.nodes
 
 
 def _link(job: Job, path: bytes, target: bytes) -> None:
@@ -60,8 +60,7 @@ def _link(job: Job, path: bytes, target: bytes) -> None:
     temporary = TEMPORARY_PREFIX + b"graft"
     remove_tree(fd, temporary)
     os.symlink(target, temporary, dir_fd=fd)
-    node = job.live.nodes.get(path)
-    if node is not None and node.entry.is_directory:
+    if job.live.has_directory(path):
         remove_tree(fd, name)
         job.tree.forget()
         fd = job.tree.cached_directory(directory)

@@ -6,6 +6,7 @@ bytes, nothing in the directory has changed, and no object is made for any name 
 
 import os
 import struct
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _ROW = struct.Struct("<QQqqqI")  # inode, device, ctime, mtime, size, mode
 _INODE = struct.Struct("<QQ")  # as a row begins
 ROW_SIZE = _ROW.size
+_CTIME = struct.Struct("<16xq")  # where a row has it
 UNPROVEN = bytes(ROW_SIZE)  # a row that no file has: the name is looked at again next time
 
 
@@ -31,6 +33,16 @@ def row_of(status: os.stat_result) -> bytes:
     )
 
 
+def inode_of(row: bytes) -> tuple[int, int]:
+    """Device and inode."""
+    inode, device = _INODE.unpack_from(row)
+    return device, inode
+
+
+def ctime_ns_of(row: bytes) -> int:
+    return int(_CTIME.unpack_from(row)[0])
+
+
 @dataclass(slots=True)
 class Listing:
     """One directory: all its names in the order of the kernel, also those that are left out."""
@@ -39,8 +51,9 @@ class Listing:
     names: bytes  # joined by zero bytes
     rows: bytes
     opened: bytes  # names of the directories that are walked, sorted, joined by zero bytes
-    renewed: "list[tuple[int, Node]]" = field(default_factory=list)  # place of a row, its node
-
+    # What was looked at in this walk: the places of the rows, and the node of each.
+    places: "array[int]" = field(default_factory=lambda: array("I"))
+    nodes: "list[Node]" = field(default_factory=list)
     unproven: list[int] = field(default_factory=list)  # places of names that could not be read
 
     def by_name(self) -> dict[bytes, bytes]:
@@ -52,19 +65,26 @@ class Listing:
     def opened_names(self) -> list[bytes]:
         return self.opened.split(b"\0") if self.opened else []
 
+    def keep_new_nodes(self) -> None:
+        """Forget the nodes that are known from an earlier walk: their rows stay as they are."""
+        rows = [(p, n) for p, n in zip(self.places, self.nodes, strict=True) if not n.known]
+        self.places = array("I", [place for place, _ in rows])
+        self.nodes = [node for _, node in rows]
+
     def settled_rows(self, proven_before_ns: int) -> bytes:
         """The rows to remember: of what was read, those of the open file, if they prove anything.
 
         A ctime close to the scan proves nothing: a later write may have the same one.
         """
-        if not self.renewed and not self.unproven:
+        if not self.nodes and not self.unproven:
             return self.rows
         rows = bytearray(self.rows)
         for place in self.unproven:
             rows[place * ROW_SIZE : (place + 1) * ROW_SIZE] = UNPROVEN
-        for place, node in self.renewed:
-            is_proven = 0 < node.ctime_ns < proven_before_ns
-            rows[place * ROW_SIZE : (place + 1) * ROW_SIZE] = node.row if is_proven else UNPROVEN
+        for place, node in zip(self.places, self.nodes, strict=True):
+            is_old = node.is_excused or 0 < ctime_ns_of(node.row) < proven_before_ns
+            row = node.row if is_old and not node.is_doubtful else UNPROVEN
+            rows[place * ROW_SIZE : (place + 1) * ROW_SIZE] = row
         return bytes(rows)
 
 

@@ -1,46 +1,177 @@
-"""The tree as it is on the machine at one moment, described as a manifest would describe it."""
+"""The tree as it is on the machine at one moment, as far as `lstat` tells."""
 
-from podferry_agent.snapshot.describe import describe_directory, describe_special
-from podferry_agent.snapshot.listings import Listings
-from podferry_agent.snapshot.model import BARE, TreeSpec, is_below
-from podferry_agent.snapshot.rules import Rules
+import errno
+import os
+import stat
+from collections.abc import Mapping
+
+from podferry_agent.snapshot import posix
+from podferry_agent.snapshot.found import entry_of, special_entry
+from podferry_agent.snapshot.model import BARE, TEMPORARY_PREFIX, Entry, TreeSpec
+from podferry_agent.snapshot.mounts import can_read_mountinfo
+from podferry_agent.snapshot.rules import Rules, Verdict
+from podferry_agent.snapshot.trail import Trail
 from podferry_agent.snapshot.tree import Tree
-from podferry_agent.snapshot.walk import Node, Walker, WalkReport
+from podferry_agent.snapshot.xattrs import read_xattrs, settle
+
+_GONE = (errno.ENOENT, errno.ESTALE, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
 
 class LiveTree:
-    """All names of a tree that belong to the pod. Regular files are not opened yet.
+    """All names of a tree that belong to the pod; no regular file is opened.
 
-    `before`, an earlier look at it by the same rules, tells about what has not changed since.
+    Restores look at whole systems of which nearly everything is in the snapshot. So a name that
+    the snapshot has as well is not judged again: its entry was, by the same rules.
     """
 
     def __init__(
-        self, tree: Tree, rules: Rules, spec: TreeSpec, before: "LiveTree | None" = None
+        self, tree: Tree, rules: Rules, spec: TreeSpec, want: Mapping[bytes, Entry]
     ) -> None:
+        """`want`: entries that were judged, none of them the machine's."""
+        self.nodes: dict[bytes, os.stat_result] = {b"": os.fstat(tree.fd)}
+        self.bare: set[bytes] = set()  # of the nodes, directories whose content is not ours
+        # Directories that have flags or attributes, and what is neither file nor directory.
+        self.described: dict[bytes, Entry] = {}
+        self.inodes: dict[tuple[int, int], list[bytes]] = {}  # those with several names
+        self.leftovers: list[bytes] = []  # our temporary names from a crash
         self._tree = tree
-        known = Listings(before.report.listings, {}) if before else None
-        is_volume = spec.kind == "volume"
-        self._walker = Walker(tree, rules, spec.pod_prefix, with_sockets=is_volume, known=known)
-        found = {n.entry.path: n for n in self._walker.walk(self._visit) if not n.known}
-        self.report: WalkReport = self._walker.report
-        self.nodes: dict[bytes, Node] = {**self._still_there(before), **found} if before else found
-        self.inodes: dict[tuple[int, int], list[bytes]] = {}
-        for path, node in self.nodes.items():
-            if node.nlink > 1 and not node.entry.is_directory:
-                self.inodes.setdefault((node.dev, node.ino), []).append(path)
+        self._rules = rules
+        self._prefix = spec.pod_prefix + b"/"
+        self._want = want
+        self._with_sockets = spec.kind == "volume"
+        self._ask_for_mounts = not can_read_mountinfo()
+        # Names that need no more than a look, if files are there: none if each may be a mount.
+        self._wanted_files = {
+            path
+            for path, entry in want.items()
+            if not self._ask_for_mounts and not stat.S_ISDIR(entry.mode)
+        }
+        self._walk()
 
-    def _still_there(self, before: "LiveTree") -> dict[bytes, Node]:
-        removed = {*self.report.removed, *(node.entry.path for node in self.report.closed)}
-        if not removed:
-            return before.nodes
-        return {path: node for path, node in before.nodes.items() if not is_below(path, removed)}
+    def has_directory(self, path: bytes) -> bool:
+        status = self.nodes.get(path)
+        return status is not None and stat.S_ISDIR(status.st_mode)
 
-    def _visit(self, directory: Node, fd: int, nodes: list[Node]) -> None:
-        if not directory.known and not directory.entry.bits & BARE:
-            describe_directory(directory, fd)
-        for node in nodes:
-            if not (node.known or node.entry.is_regular or node.entry.is_directory):
+    def _walk(self) -> None:
+        stack = [b""]
+        with Trail(self._tree) as trail:
+            while stack:
+                path = stack.pop()
                 try:
-                    describe_special(self._tree, fd, node)
+                    fd = trail.enter(path)
+                    names, statuses = _scan(fd)
                 except OSError as error:
-                    self._walker.failed(node.entry.path, error)
+                    if error.errno not in (*_GONE, errno.EACCES, errno.EPERM):
+                        raise
+                    continue  # gone, or of another user: nothing in it can be kept
+                self._describe_directory(path, fd)
+                stack += self._take_all(path, fd, names, statuses)
+
+    def _describe_directory(self, path: bytes, fd: int) -> None:
+        if path in self.bare:
+            return
+        flags, xattrs = posix.get_flags(fd), read_xattrs(fd)
+        if flags or xattrs:
+            entry = self.described[path] = entry_of(path, self.nodes[path])
+            entry.flags = flags
+            settle(entry, xattrs)
+
+    def _take_all(
+        self, path: bytes, fd: int, names: list[bytes], statuses: list[os.stat_result]
+    ) -> list[bytes]:
+        """Note what is in a directory; the directories in it that are looked into as well."""
+        prefix = path + b"/" if path else b""
+        opened = []
+        nodes, files, device = self.nodes, self._wanted_files, self.nodes[path].st_dev
+        for name, status in zip(names, statuses, strict=True):
+            child = prefix + name
+            if child in files and stat.S_ISREG(status.st_mode):
+                nodes[child] = status  # most names take the short way
+                if status.st_nlink > 1:
+                    self._note_inode(child, status)
+            elif self._take(child, (fd, name, device), status):
+                opened.append(child)
+        return opened
+
+    def _take(self, path: bytes, place: tuple[int, bytes, int], status: os.stat_result) -> bool:
+        """Note one name, if it is the pod's; whether it is a directory to be looked into."""
+        fd, name, device = place
+        verdict, opened = self._verdict(path, name, status)
+        if self._is_unlisted_mount(fd, name, status, device):
+            verdict = Verdict.BARE if stat.S_ISDIR(status.st_mode) else Verdict.MACHINE
+            opened = False
+        if verdict not in (Verdict.KEEP, Verdict.BARE) or self._is_skipped_socket(status):
+            return False
+        self.nodes[path] = status
+        if verdict is Verdict.BARE:
+            self.bare.add(path)
+        if not stat.S_ISDIR(status.st_mode):
+            self._note_file(path, fd, name, status)
+        return opened
+
+    def _verdict(self, path: bytes, name: bytes, status: os.stat_result) -> tuple[Verdict, bool]:
+        """The verdict for a name, and whether it is a directory to be looked into."""
+        directory = stat.S_ISDIR(status.st_mode)
+        entry = self._want.get(path)
+        if entry is not None and entry.is_directory == directory and not entry.bits & BARE:
+            return Verdict.KEEP, directory
+        if name.startswith(TEMPORARY_PREFIX):
+            self.leftovers.append(path)
+            return Verdict.EXCLUDE, False
+        verdict = self._rules.judge(self._prefix + path, directory=directory)
+        if not directory or verdict is Verdict.KEEP:
+            return verdict, directory
+        opened = self._rules.opens(self._prefix + path)
+        return (Verdict.BARE if opened else verdict), opened
+
+    def _note_file(self, path: bytes, fd: int, name: bytes, status: os.stat_result) -> None:
+        if status.st_nlink > 1:
+            self._note_inode(path, status)
+        if path not in self._want or stat.S_ISREG(status.st_mode):
+            return
+        try:
+            self.described[path] = special_entry(self._tree, (fd, name), path, status)
+        except OSError as error:
+            if error.errno not in _GONE:
+                raise
+
+    def _note_inode(self, path: bytes, status: os.stat_result) -> None:
+        self.inodes.setdefault((status.st_dev, status.st_ino), []).append(path)
+
+    def _is_skipped_socket(self, status: os.stat_result) -> bool:
+        return stat.S_ISSOCK(status.st_mode) and not self._with_sockets
+
+    def _is_unlisted_mount(self, fd: int, name: bytes, status: os.stat_result, device: int) -> bool:
+        """A mount that /proc did not tell about: another device, or statx says so.
+
+        Only directories are compared by device: on overlayfs the files of a lower layer have a
+        device number of their own. A btrfs subvolume has one too, but is no mount.
+        """
+        if stat.S_ISDIR(status.st_mode) and status.st_dev != device:
+            return posix.is_mount_root(fd, name) is not False
+        return self._ask_for_mounts and posix.is_mount_root(fd, name) is True
+
+
+def _scan(fd: int) -> tuple[list[bytes], list[os.stat_result]]:
+    """Names of a directory, and what `lstat` says about each."""
+    try:
+        with os.scandir(fd) as entries:
+            found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+    except OSError:
+        # Not before scandir is closed: both share the fd's position, which is then set back.
+        found = _scan_one_by_one(fd)
+    if not found:
+        return [], []
+    names = os.fsencode("\0".join([name for name, _ in found])).split(b"\0")
+    return names, [status for _, status in found]
+
+
+def _scan_one_by_one(fd: int) -> list[tuple[str, os.stat_result]]:
+    """Some name vanished in between, or cannot be looked at."""
+    found = []
+    for name in os.listdir(fd):
+        try:
+            found.append((name, os.stat(name, dir_fd=fd, follow_symlinks=False)))
+        except OSError:
+            continue  # not there for us, so a restore makes it anew
+    return found

@@ -150,15 +150,17 @@ class ManifestReader:
         body = self._cache.get(page.sha256)
         if body is not None:
             return body
-        try:
-            body = self._store.get(page.snapshot_id, page.name)
-        except ObjectNotFoundError as error:
-            raise SnapshotMissingError("no such page", page.name, self._range(number)) from error
-        if hashlib.sha256(body).hexdigest() != page.sha256:
-            what = "the page has other bytes than were stored"
-            raise SnapshotCorruptError(what, page.name, self._range(number))
-        self._cache.put(page.sha256, body)
-        return body
+        for _ in range(2):  # perhaps damaged on the way, not in the store: one more try
+            try:
+                body = self._store.get(page.snapshot_id, page.name)
+            except ObjectNotFoundError as error:
+                what = "no such page"
+                raise SnapshotMissingError(what, page.name, self._range(number)) from error
+            if hashlib.sha256(body).hexdigest() == page.sha256:
+                self._cache.put(page.sha256, body)
+                return body
+        what = "the page has other bytes than were stored"
+        raise SnapshotCorruptError(what, page.name, self._range(number))
 
     def _range(self, number: int) -> list[str]:
         """The files of a page that cannot be read are known only by their first names."""

@@ -8,7 +8,6 @@ from functools import partial
 
 from podferry_agent.snapshot import posix
 from podferry_agent.snapshot.model import Entry
-from podferry_agent.snapshot.tree import Tree
 from podferry_agent.snapshot.warning import Warnings
 from podferry_agent.snapshot.xattrs import (
     WANTED_NODE,
@@ -36,9 +35,8 @@ _REFUSED = (
 class MetadataWriter:
     """Applies entries: owner first, which clears setuid and capabilities, and times last."""
 
-    def __init__(self, tree: Tree, warnings: Warnings) -> None:
-        self._tree = tree
-        self._warnings = warnings
+    def __init__(self, warnings: Warnings) -> None:
+        self.warnings = warnings
         self._is_root = os.geteuid() == 0
 
     def apply_fd(self, fd: int, entry: Entry, *, placeholder: bool = False) -> None:
@@ -59,45 +57,45 @@ class MetadataWriter:
         if stat.S_IMODE(status.st_mode) != mode:
             self._try("mode", entry, lambda: os.fchmod(fd, mode))
         if status.st_mtime_ns != entry.mtime_ns:
-            self._try("mtime", entry, lambda: os.utime(fd, ns=(entry.mtime_ns, entry.mtime_ns)))
+            self.set_time(fd, entry)
 
-    def apply_new(self, fd: int, entry: Entry) -> None:
-        """A regular file that was just made, and so has no attributes yet."""
-        status = os.fstat(fd)
-        if (status.st_uid, status.st_gid) != (entry.uid, entry.gid) or entry.xattrs:
-            self.apply_fd(fd, entry)
-            return
-        try:
-            os.fchmod(fd, stat.S_IMODE(entry.mode))
-        except OSError as error:
-            self._refused("mode", entry, error)
+    def set_time(self, fd: int, entry: Entry) -> None:
+        """For an open file that is right but for that."""
         try:
             os.utime(fd, ns=(entry.mtime_ns, entry.mtime_ns))
         except OSError as error:
             self._refused("mtime", entry, error)
 
-    def apply_name(self, directory_fd: int, name: bytes, entry: Entry) -> None:
-        """A symlink, FIFO, socket or device: by name, never followed, never opened."""
-        status = os.stat(name, dir_fd=directory_fd, follow_symlinks=False)
+    def set_time_of_name(self, directory_fd: int, name: bytes, entry: Entry) -> None:
+        """The same by name, never followed."""
+        times = (entry.mtime_ns, entry.mtime_ns)
+        try:
+            os.utime(name, ns=times, dir_fd=directory_fd, follow_symlinks=False)
+        except OSError as error:
+            self._refused("mtime", entry, error)
+
+    def apply_name(
+        self, place: tuple[int, bytes], entry: Entry, outside: bytes, *, is_new: bool = False
+    ) -> None:
+        """A symlink, FIFO, socket or device: by (directory fd, name), never followed or opened.
+
+        `outside` is its path for calls that know no directory fd. What is new in the stage has no
+        attributes.
+        """
+        fd, name = place
+        status = os.stat(name, dir_fd=fd, follow_symlinks=False)
         if (status.st_uid, status.st_gid) != (entry.uid, entry.gid):
             self._try(
                 "owner",
                 entry,
-                lambda: os.chown(
-                    name, entry.uid, entry.gid, dir_fd=directory_fd, follow_symlinks=False
-                ),
+                lambda: os.chown(name, entry.uid, entry.gid, dir_fd=fd, follow_symlinks=False),
             )
-        path = self._tree.outside_path(directory_fd, entry.parent, name)
-        self._apply_xattrs(path, entry, dict(entry.xattrs))
+        if entry.xattrs or not is_new:
+            self._apply_xattrs(outside, entry, dict(entry.xattrs))
         if not entry.is_symlink:
             mode = stat.S_IMODE(entry.mode)
-            self._try("mode", entry, lambda: os.chmod(name, mode, dir_fd=directory_fd))
-        times = (entry.mtime_ns, entry.mtime_ns)
-        self._try(
-            "mtime",
-            entry,
-            lambda: os.utime(name, ns=times, dir_fd=directory_fd, follow_symlinks=False),
-        )
+            self._try("mode", entry, lambda: os.chmod(name, mode, dir_fd=fd))
+        self.set_time_of_name(fd, name, entry)
 
     def apply_flags(self, fd: int, entry: Entry) -> None:
         """Last of all: after this an immutable file takes no change."""
@@ -152,4 +150,4 @@ class MetadataWriter:
     def _refused(self, kind: str, entry: Entry, error: OSError) -> None:
         if error.errno not in _REFUSED:
             raise error
-        self._warnings.add(f"{kind}_not_applied", entry.path, error)
+        self.warnings.add(f"{kind}_not_applied", entry.path, error)

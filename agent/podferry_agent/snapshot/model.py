@@ -1,6 +1,7 @@
 """The words of the engine: specs go in, outcomes come out, trees are made of entries."""
 
 import stat
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from typing import Literal, Protocol
 
@@ -10,11 +11,14 @@ Kind = Literal["environment", "volume"]
 REPORT_LIMIT = 100  # longest list of paths in a report; the counts are always exact
 
 # Entry.bits
-TORN = 1  # changed while it was read, three times; content is one of the readings
+TORN = 1  # changed while it was read, three times; content is one of the readings, unless KEPT
 UNREADABLE = 2  # metadata only: its content could not be read
 BARE = 4  # a directory made if missing, otherwise left alone (mount points, /proc, /tmp)
 HAS_HOLES = 8  # the chunks do not cover the whole size: the rest is holes
+KEPT = 16  # torn; content, size and mtime are those of its last good save, whole
 VANISHED = 1 << 16  # only while a capture runs: the name went away, it will not be in the manifest
+
+_LIVE_SHARE = 0.5
 
 DEFAULT_VOLUME_PATH = b"/workspace"
 AGENT_DIRECTORY = b"/.podferry"
@@ -24,8 +28,11 @@ TEMPORARY_PREFIX = b".~pfr-"  # our own unfinished names in a live tree: never c
 class ObjectStore(Protocol):
     """Where objects live. Both methods are called from several threads at once."""
 
-    def put(self, name: str, body: bytes, sha256: str) -> None:
-        """Store under the snapshot being captured; returns when durable; idempotent."""
+    def put(self, name: str, body: bytes | memoryview, sha256: str) -> None:
+        """Store under the snapshot being captured; returns when durable; idempotent.
+
+        The memory of `body` is used for something else after that.
+        """
 
     def get(self, snapshot_id: str, name: str, start: int = 0, length: int | None = None) -> bytes:
         """Read an object or a range of it; raises `ObjectNotFoundError` if there is none."""
@@ -69,6 +76,19 @@ class CaptureSpec(TreeSpec):
     """What to capture, and the snapshot whose chunks need not be stored again."""
 
     parent: str | None = None
+    live: bool = False  # others write to the tree meanwhile
+    pauses: bool = True  # a live capture may stop a writer for a moment
+    cpu_share: float | None = None  # of one core; None: half of one if live, else no limit
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.cpu_share is not None and not 0 < self.cpu_share <= 1:
+            raise InvalidSpecError(f"cpu_share is {self.cpu_share}, it must be above 0, at most 1")
+
+    @property
+    def share(self) -> float | None:
+        """The part of one core that the capture may use; None is no limit."""
+        return _LIVE_SHARE if self.live and self.cpu_share is None else self.cpu_share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +96,7 @@ class RestoreSpec(TreeSpec):
     """What to restore; `root_sha256`, where the caller knows it, pins the root object."""
 
     root_sha256: str | None = None
+    best_effort: bool = False  # restore what is whole of a damaged snapshot, and name the rest
 
 
 @dataclass(frozen=True)
@@ -85,6 +106,7 @@ class Progress:
     bytes_total: int | None = None
     files_done: int = 0
     files_total: int | None = None
+    eta_seconds: int | None = None  # of this phase, from the speed of the last seconds
 
 
 @dataclass(frozen=True)
@@ -108,6 +130,8 @@ class Summary:
     torn: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    pauses: int = 0
+    paused_ms: int = 0
     duration_seconds: float = 0.0
 
     def as_dict(self) -> dict[str, object]:
@@ -122,6 +146,15 @@ class CaptureOutcome:
 
 
 @dataclass(frozen=True)
+class Damaged:
+    """A file, or the files of a lost page, that a best-effort restore left as they were."""
+
+    path: str
+    object_name: str
+    files: int = 1
+
+
+@dataclass(frozen=True)
 class RestoreOutcome:
     snapshot_id: str
     files: int
@@ -131,6 +164,8 @@ class RestoreOutcome:
     warnings: list[str]
     needs_restart: list[str]
     duration_seconds: float
+    damaged: list[Damaged] = field(default_factory=list)
+    status: str = "complete"  # or "damaged: 3 files"
 
 
 @dataclass(frozen=True)
@@ -162,6 +197,7 @@ class Entry:
     link: bytes = b""  # 16 bytes that all names of one inode share; empty if there is one name
     xattrs: tuple[tuple[bytes, bytes], ...] = ()
     refs: tuple[int, ...] = ()
+    kept: str = ""  # the snapshot that first had this content, if it is KEPT
 
     @property
     def is_regular(self) -> bool:
@@ -184,7 +220,7 @@ class Entry:
         return self.path.rpartition(b"/")[2]
 
 
-def is_below(path: bytes, paths: set[bytes]) -> bool:
+def is_below(path: bytes, paths: Collection[bytes]) -> bool:
     """Whether a path, or a directory above it, is among `paths`."""
     while paths and path:
         if path in paths:

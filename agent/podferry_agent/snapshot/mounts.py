@@ -1,5 +1,6 @@
 """Finds the mount points of this machine: what is mounted belongs to it, not to the pod."""
 
+import os
 import re
 from pathlib import Path
 
@@ -21,7 +22,8 @@ def mount_points_below(root: bytes, mountinfo: Path = Path("/proc/self/mountinfo
 
     Without /proc (a chroot box) the answer is empty, and the walk asks statx for each name.
     """
-    prefix = root.rstrip(b"/") + b"/"
+    # The kernel lists real paths; a provider may have made /workspace a link to its disk.
+    prefix = os.path.realpath(root).rstrip(b"/") + b"/"
     try:
         text = mountinfo.read_bytes()
     except OSError:

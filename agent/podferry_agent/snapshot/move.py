@@ -3,17 +3,44 @@
 import errno
 import os
 
+from podferry_agent.snapshot.branches import staged_name
 from podferry_agent.snapshot.job import Job
-from podferry_agent.snapshot.model import TEMPORARY_PREFIX
+from podferry_agent.snapshot.model import TEMPORARY_PREFIX, display
 from podferry_agent.snapshot.remove import HELD, remove_tree, unlock
-from podferry_agent.snapshot.stage import StageDirectory
+from podferry_agent.snapshot.tree import split_path
 
+_OCCUPIED = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EXDEV)
 Place = tuple[int, bytes]  # directory fd, name
 
 
 def temporary_name(path: bytes) -> bytes:
     """Beside the target, short, and known to every walk as not the pod's."""
-    return TEMPORARY_PREFIX + StageDirectory.name_of(path)[:20]
+    return TEMPORARY_PREFIX + staged_name(path)[:20]
+
+
+class BranchNotMovedError(Exception):
+    """Something came to stand where there was nothing, or the place is on another filesystem."""
+
+    def __init__(self, path: bytes) -> None:
+        self.path = path
+        super().__init__(display(path))
+
+
+def move_branch(job: Job, path: bytes) -> None:
+    """Rename a whole new directory to its place, which may be taken by an empty one at most."""
+    place = job.plan.branches.directories[path]
+    parent, name = split_path(path)
+    fd = job.tree.cached_directory(parent)
+    try:
+        try:
+            os.rename(place, name, src_dir_fd=job.stage.fd, dst_dir_fd=fd)
+        except PermissionError:
+            unlock(fd)
+            os.rename(place, name, src_dir_fd=job.stage.fd, dst_dir_fd=fd)
+    except OSError as error:
+        if error.errno in _OCCUPIED:
+            raise BranchNotMovedError(path) from error
+        raise
 
 
 def replace(job: Job, path: bytes, source: Place, target: Place) -> None:

@@ -1,6 +1,7 @@
 """Packs: the objects that hold file contents, and the writer that fills and uploads them."""
 
 import hashlib
+import mmap
 import struct
 import threading
 import zlib
@@ -12,6 +13,7 @@ import zstandard
 
 from podferry_agent.snapshot.chunks import Block, ChunkTable, Pack
 from podferry_agent.snapshot.codec import Codec, checksum
+from podferry_agent.snapshot.cutting import MAX_CHUNK
 from podferry_agent.snapshot.errors import SnapshotCorruptError, UnsupportedFormatError
 from podferry_agent.snapshot.model import ObjectStore
 from podferry_agent.snapshot.sections import (
@@ -23,6 +25,8 @@ from podferry_agent.snapshot.sections import (
 
 PACK_TARGET = 8 << 20  # a pack is closed when it has this much; with its last block under 17 MiB
 PUTS_IN_FLIGHT = 4
+_MAX_CHUNKS = 1 << 16  # closes a pack of tiny files, whose footer would outgrow its content
+_BUFFER = PACK_TARGET + MAX_CHUNK + (4 << 20)  # the last block and the footer fit in
 _TRAILER = struct.Struct("<IIII8s")  # stored, raw, crc32 of the stored footer, version, magic
 _MAGIC = b"PFPACK\r\n"
 _VERSION = 1
@@ -33,16 +37,26 @@ class OpenPack:
     """A pack that is being filled: its blocks, and which chunks are in them."""
 
     pack: Pack
-    parts: list[bytes] = field(default_factory=list)
+    buffer: memoryview
     blocks: list[Block] = field(default_factory=list)
     chunks: list[tuple[bytes, int, int, int]] = field(default_factory=list)
     size: int = 0
 
+    @property
+    def is_full(self) -> bool:
+        return self.size >= PACK_TARGET or len(self.chunks) >= _MAX_CHUNKS
 
-def seal(open_pack: OpenPack) -> tuple[bytes, bytes]:
+    def append(self, data: bytes | memoryview) -> None:
+        end = self.size + len(data)
+        self.buffer[self.size : end] = data
+        self.size = end
+
+
+def seal(open_pack: OpenPack) -> tuple[memoryview, bytes]:
     """(the whole object, its footer with trailer); sets the pack's name and size."""
     footer = _footer(open_pack)
-    body = b"".join([*open_pack.parts, footer])
+    open_pack.append(footer)
+    body = open_pack.buffer[: open_pack.size]
     open_pack.pack.sha256 = hashlib.sha256(body).hexdigest()
     open_pack.pack.size = len(body)
     return body, footer
@@ -105,6 +119,19 @@ def _learn(pack: Pack, columns: dict[bytes, bytes], table: ChunkTable) -> None:
         table.add(ids[32 * index : 32 * index + 32], length, numbers[block], offset)
 
 
+class _Buffers:
+    """Room for packs, used again: fresh memory costs more than all that is done with it."""
+
+    def __init__(self) -> None:
+        self._free: list[memoryview] = []
+
+    def take(self) -> memoryview:
+        return self._free.pop() if self._free else memoryview(mmap.mmap(-1, _BUFFER))
+
+    def give(self, buffer: memoryview) -> None:
+        self._free.append(buffer)
+
+
 class PackWriter:
     """Joins blocks to packs and uploads them, at most four at once; shared by all readers.
 
@@ -128,7 +155,8 @@ class PackWriter:
         self._slots = threading.BoundedSemaphore(PUTS_IN_FLIGHT)
         self._uploads = ThreadPoolExecutor(PUTS_IN_FLIGHT, "pf-put")
         self._running: list[Future[None]] = []
-        self._open = OpenPack(Pack(snapshot_id))
+        self._buffers = _Buffers()
+        self._open = self._new_pack()
         self._codec = Codec()
 
     def add(self, data: bytes | memoryview, members: list[tuple[int, int]]) -> None:
@@ -139,14 +167,12 @@ class PackWriter:
         with self._lock:
             target = self._open
             block = Block(target.pack, target.size, len(stored), len(data), codec, block_checksum)
-            target.parts.append(stored)
-            target.size += len(stored)
-            for chunk, offset in members:
-                row = (self._table.ids[chunk], self._table.lengths[chunk], offset)
-                target.chunks.append((row[0], row[1], len(target.blocks), row[2]))
+            target.append(stored)
+            number, ids, lengths = len(target.blocks), self._table.ids, self._table.lengths
+            target.chunks += [(ids[c], lengths[c], number, offset) for c, offset in members]
             target.blocks.append(block)
-            if target.size >= PACK_TARGET:
-                full, self._open = target, OpenPack(Pack(self._snapshot_id))
+            if target.is_full:
+                full, self._open = target, self._new_pack()
         self._table.place(block, members)
         if full:
             self._send(full)
@@ -154,8 +180,8 @@ class PackWriter:
     def finish(self) -> None:
         """Upload what is left and wait; raises what any upload raised."""
         with self._lock:
-            last, self._open = self._open, OpenPack(Pack(self._snapshot_id))
-        if last.parts:
+            last, self._open = self._open, self._new_pack()
+        if last.blocks:
             self._send(last)
         for upload in self._running:
             upload.result()
@@ -164,25 +190,30 @@ class PackWriter:
         """Wait for uploads that run, start no more."""
         self._uploads.shutdown(wait=True, cancel_futures=True)
 
+    def _new_pack(self) -> OpenPack:
+        return OpenPack(Pack(self._snapshot_id), self._buffers.take())
+
     def _send(self, full: OpenPack) -> None:
         self._slots.acquire()
         try:
             self._raise_failed()
             body, footer = seal(full)
-            upload = self._uploads.submit(self._put, full.pack, body, footer)
+            upload = self._uploads.submit(self._put, full, body, footer)
         except BaseException:
             self._slots.release()
             raise
         with self._lock:
             self._running.append(upload)
 
-    def _put(self, pack: Pack, body: bytes, footer: bytes) -> None:
+    def _put(self, full: OpenPack, body: memoryview, footer: bytes) -> None:
+        pack = full.pack
         try:
             self._store.put(pack.name, body, pack.sha256)
             self._confirmed(pack, footer)
             with self._lock:
                 self.packs.append(pack)
                 self.stored_bytes += pack.size
+                self._buffers.give(full.buffer)
         finally:
             self._slots.release()
 

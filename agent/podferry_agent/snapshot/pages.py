@@ -129,11 +129,23 @@ def _entry_sections(entries: Sequence[Entry]) -> list[tuple[bytes, bytes]]:
         (b"TGTS", pack_strings([v for _, v in targets])),
         (b"LNKI", pack_column("I", [i for i, _ in links])),
         (b"LNKS", b"".join(v for _, v in links)),
+        *_kept_sections(entries),
         (b"XATI", pack_column("I", [x[0] for x in xattrs])),
         (b"XATN", pack_strings([x[1] for x in xattrs])),
         (b"XATV", pack_strings([x[2] for x in xattrs])),
         (b"REFN", pack_column("I", [len(e.refs) // 2 for e in entries])),
         (b"REFO", pack_column("q", [o for e in entries for o in e.refs[::2]])),
+    ]
+
+
+def _kept_sections(entries: Sequence[Entry]) -> list[tuple[bytes, bytes]]:
+    """Only in a page with such entries: other pages stay as they were without this section."""
+    kept = [(i, e.kept.encode()) for i, e in enumerate(entries) if e.kept]
+    if not kept:
+        return []
+    return [
+        (b"KPTI", pack_column("I", [i for i, _ in kept])),
+        (b"KPTS", pack_strings([v for _, v in kept])),
     ]
 
 
@@ -290,10 +302,17 @@ def _read_entries(sections: dict[bytes, bytes]) -> list[Entry]:
     groups = [links[at : at + 16] for at in range(0, len(links), 16)]
     for i, link in _rows(sections, b"LNKI", groups):
         entries[i].link = link
+    _read_kept(entries, sections)
     xattrs = zip(unpack_strings(sections[b"XATN"]), unpack_strings(sections[b"XATV"]), strict=True)
     for i, xattr in _rows(sections, b"XATI", list(xattrs)):
         entries[i].xattrs = (*entries[i].xattrs, xattr)
     return entries
+
+
+def _read_kept(entries: Sequence[Entry], sections: dict[bytes, bytes]) -> None:
+    if b"KPTI" in sections:
+        for i, kept in _rows(sections, b"KPTI", unpack_strings(sections[b"KPTS"])):
+            entries[i].kept = kept.decode()
 
 
 def _rows(

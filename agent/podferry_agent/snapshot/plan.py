@@ -6,20 +6,27 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
-from itertools import groupby
 
+from podferry_agent.snapshot import posix
+from podferry_agent.snapshot.branches import Branches
 from podferry_agent.snapshot.chunks import ChunkTable
-from podferry_agent.snapshot.compare import has_content, metadata_changes, same_type
-from podferry_agent.snapshot.describe import describe_file
+from podferry_agent.snapshot.compare import (
+    has_content,
+    metadata_changes,
+    same_status,
+    same_type,
+)
+from podferry_agent.snapshot.found import open_entry
 from podferry_agent.snapshot.live import LiveTree
 from podferry_agent.snapshot.model import BARE, UNREADABLE, Entry, RestoreSpec, is_below
 from podferry_agent.snapshot.progress import Meter
 from podferry_agent.snapshot.rules import Rules, Verdict
 from podferry_agent.snapshot.tree import Tree
-from podferry_agent.snapshot.walk import Node
 from podferry_agent.snapshot.warning import Warnings
+from podferry_agent.snapshot.xattrs import read_xattrs
 
 _COMPARE_BATCH = 64
+Row = tuple[Entry, os.stat_result]
 
 
 class Action(Enum):
@@ -37,167 +44,228 @@ class Plan:
     actions: dict[bytes, Action] = field(default_factory=dict)
     leaders: dict[bytes, bytes] = field(default_factory=dict)  # link group -> path with content
     deletions: list[bytes] = field(default_factory=list)  # children before their directory
+    branches: Branches = field(default_factory=Branches)
 
     def leader_of(self, entry: Entry) -> bytes:
-        return self.leaders.get(entry.link, entry.path)
+        return self.leaders.get(entry.link, entry.path) if entry.link else entry.path
+
+    def to_make(self) -> list[Entry]:
+        actions = self.actions
+        return [entry for path, entry in self.want.items() if actions[path] is Action.MAKE]
+
+    def new_directories(self, live: LiveTree) -> list[bytes]:
+        """Directories to make where the walk met nothing; parents first."""
+        return [
+            entry.path
+            for entry in self.to_make()
+            if stat.S_ISDIR(entry.mode) and entry.path not in live.nodes
+        ]
 
     def staged(self) -> list[Entry]:
         """Regular files whose content has to be fetched."""
         return [
             entry
-            for path, entry in self.want.items()
-            if entry.is_regular
-            and self.actions[path] is Action.MAKE
-            and self.leader_of(entry) == path
+            for entry in self.to_make()
+            if stat.S_ISREG(entry.mode) and self.leader_of(entry) == entry.path
         ]
+
+    def loose(self) -> list[Entry]:
+        """What has to be put in its place by itself, and not as a part of a branch."""
+        return [entry for entry in self.to_make() if not self.branches.has(entry.path)]
+
+
+def wanted(spec: RestoreSpec, rules: Rules, entries: Iterable[Entry]) -> dict[bytes, Entry]:
+    """Entries without those that belong to this machine, whatever they were elsewhere."""
+    want = {}
+    prefix = spec.pod_prefix + b"/"
+    judge = rules.judge
+    for entry in entries:
+        path = entry.path
+        if path:
+            verdict = judge(prefix + path, directory=stat.S_ISDIR(entry.mode))
+            if verdict is Verdict.MACHINE:
+                continue
+            if verdict is Verdict.BARE:
+                entry.bits |= BARE
+        want[path] = entry
+    return want
 
 
 class Planner:
     """Makes the plan of one restore."""
 
-    def __init__(
-        self, spec: RestoreSpec, tree: Tree, rules: Rules, table: ChunkTable, meter: Meter
-    ) -> None:
+    def __init__(self, spec: RestoreSpec, tree: Tree, table: ChunkTable, meter: Meter) -> None:
         self._spec = spec
         self._tree = tree
-        self._rules = rules
         self._table = table
         self._meter = meter
 
-    def plan(self, entries: Iterable[Entry], live: LiveTree, warnings: Warnings) -> Plan:
-        plan = Plan(self._wanted(entries))
-        for path, entry in plan.want.items():
+    def plan(self, want: dict[bytes, Entry], live: LiveTree, warnings: Warnings) -> Plan:
+        plan = Plan(want)
+        for path, entry in want.items():
             if entry.link:
                 plan.leaders.setdefault(entry.link, path)
         self._decide(plan, live, warnings)
         plan.deletions = _deletions(plan, live)
         return plan
 
-    def _wanted(self, entries: Iterable[Entry]) -> dict[bytes, Entry]:
-        """Entries without those that belong to this machine, whatever they were elsewhere."""
-        want = {}
-        prefix = self._spec.pod_prefix
-        for entry in entries:
-            path = entry.path
-            if path:
-                verdict = self._rules.judge(prefix + b"/" + path, directory=entry.is_directory)
-                if verdict is Verdict.MACHINE:
-                    continue
-                if verdict is Verdict.BARE:
-                    entry.bits |= BARE
-            want[path] = entry
-        return want
-
     def _decide(self, plan: Plan, live: LiveTree, warnings: Warnings) -> None:
-        to_compare: list[tuple[Entry, Node]] = []
+        actions, nodes = plan.actions, live.nodes
+        to_compare: list[Row] = []
         claimed: set[tuple[int, int]] = set()
         for path, entry in plan.want.items():
-            node = live.nodes.get(path)
-            plan.actions[path] = action = self._first_guess(plan, entry, node, live)
-            if entry.bits & UNREADABLE and entry.is_regular:
+            status = nodes.get(path)
+            if stat.S_ISREG(entry.mode) and entry.bits & UNREADABLE:
+                actions[path] = Action.LEAVE
                 warnings.add("unreadable_at_capture", path, "its content is not in the snapshot")
-            if action is Action.KEEP and node and entry.is_regular and not entry.bits & UNREADABLE:
-                inode = (node.dev, node.ino)
-                # Two files of the snapshot that are one inode here have to be parted.
-                if node.nlink > 1 and inode in claimed:
-                    plan.actions[path] = Action.MAKE
-                    continue
-                claimed.add(inode)
-                to_compare.append((entry, node))
+            elif status is None or not same_type(entry, status.st_mode):
+                actions[path] = Action.MAKE
+            elif stat.S_ISDIR(entry.mode):
+                actions[path] = _guess_directory(entry, status, live)
+            else:
+                actions[path] = self._guess_file(plan, (entry, status), live, claimed)
+                if stat.S_ISREG(entry.mode) and actions[path] is Action.KEEP:
+                    to_compare.append((entry, status))
         self._compare(plan, live, to_compare)
         self._follow_leaders(plan, live)
 
-    def _first_guess(self, plan: Plan, entry: Entry, node: Node | None, live: LiveTree) -> Action:
-        if entry.is_regular and entry.bits & UNREADABLE:
-            return Action.LEAVE
-        if node is None or not same_type(entry, node.entry):
+    def _guess_file(
+        self, plan: Plan, row: Row, live: LiveTree, claimed: set[tuple[int, int]]
+    ) -> Action:
+        entry, status = row
+        if entry.link and plan.leader_of(entry) != entry.path:
+            return Action.MAKE  # the leader decides, later
+        if stat.S_ISREG(entry.mode):
+            action = Action.KEEP if status.st_size == entry.size else Action.MAKE
+        else:
+            action = _guess_special(entry, status, live)
+        if action is Action.MAKE or status.st_nlink == 1:
+            return action
+        inode = (status.st_dev, status.st_ino)
+        # Two inodes of the snapshot that are one here have to be parted.
+        if inode in claimed:
             return Action.MAKE
-        if entry.is_directory:
-            return Action.LEAVE if entry.bits & BARE else Action.FIX
-        if entry.is_regular:
-            is_candidate = plan.leader_of(entry) == entry.path and node.entry.size == entry.size
-            return Action.KEEP if is_candidate else Action.MAKE
-        return _guess_special(entry, node, live)
+        claimed.add(inode)
+        return action
 
-    def _compare(self, plan: Plan, live: LiveTree, work: list[tuple[Entry, Node]]) -> None:
+    def _compare(self, plan: Plan, live: LiveTree, work: list[Row]) -> None:
+        """Hash what could be right: every byte, however right its size and time are."""
         self._meter.phase("compare", sum(e.size for e, _ in work), len(work))
-        batches = [work[i : i + _COMPARE_BATCH] for i in range(0, len(work), _COMPARE_BATCH)]
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1), "pf-compare") as pool:
-            for results in pool.map(self._compare_batch, batches):
-                for (entry, node), action in results:
-                    names = live.inodes.get((node.dev, node.ino), [entry.path])
-                    # An inode with a name out of reach: its metadata is not ours alone to change.
-                    must_part = action is Action.FIX and len(names) < node.nlink
+            for rows, actions in pool.map(self._compare_batch, _batches(work)):
+                for (entry, status), action in zip(rows, actions, strict=True):
+                    if action is Action.KEEP:
+                        continue  # as was guessed
+                    must_part = (
+                        action is Action.FIX
+                        and status.st_nlink > 1
+                        # A name out of reach: its metadata is not ours alone to change.
+                        and len(live.inodes[status.st_dev, status.st_ino]) < status.st_nlink
+                    )
                     plan.actions[entry.path] = Action.MAKE if must_part else action
         self._meter.finish()
 
-    def _compare_batch(
-        self, batch: list[tuple[Entry, Node]]
-    ) -> list[tuple[tuple[Entry, Node], Action]]:
-        results = []
-        for parent, rows in groupby(batch, lambda row: row[0].parent):
-            group = list(rows)
+    def _compare_batch(self, directories: list[list[Row]]) -> tuple[list[Row], list[Action]]:
+        rows: list[Row] = []
+        actions: list[Action] = []
+        for group in directories:
+            rows += group
             try:
-                with self._tree.directory(parent) as directory:
-                    results += [(row, self._compare_file(directory, *row)) for row in group]
+                parent = group[0][0].parent
+                start = len(parent) + 1 if parent else 0
+                with self._tree.directory(parent) as fd:
+                    actions += [self._compare_file(fd, e.path[start:], (e, s)) for e, s in group]
             except OSError:
-                results += [(row, Action.MAKE) for row in group]
-        self._meter.add(sum(entry.size for entry, _ in batch), len(batch))
-        return results
+                actions += [Action.MAKE] * (len(rows) - len(actions))
+        self._meter.add(sum(entry.size for entry, _ in rows), len(rows))
+        return rows, actions
 
-    def _compare_file(self, directory: int, entry: Entry, node: Node) -> Action:
+    def _compare_file(self, directory: int, name: bytes, row: Row) -> Action:
+        entry, status = row
         try:
-            fd = self._tree.open_file(directory, entry.name)
+            fd = self._tree.open_file(directory, name)
         except OSError:
             return Action.MAKE
         try:
-            status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode):
+            key = self._spec.chunk_key
+            if not has_content(fd, entry, self._table, key, exact_holes=True):
                 return Action.MAKE
-            describe_file(node, fd, status)
-            if not same_type(entry, node.entry):
-                return Action.MAKE
-            if status.st_size != entry.size or not has_content(
-                fd, entry, self._table, self._spec.chunk_key, exact_holes=True
-            ):
-                return Action.MAKE
+            return _compare_metadata(entry, status, fd)
         except OSError:
             return Action.MAKE
         finally:
             os.close(fd)
-        return Action.FIX if metadata_changes(entry, node.entry) else Action.KEEP
 
     def _follow_leaders(self, plan: Plan, live: LiveTree) -> None:
         """A further name of an inode is right if it is the leader's inode and that is kept."""
         for path, entry in plan.want.items():
+            if not entry.link:
+                continue
             leader = plan.leader_of(entry)
             if leader == path or plan.actions[path] is Action.LEAVE:
                 continue
             here, there = live.nodes.get(path), live.nodes.get(leader)
-            same = here and there and (here.dev, here.ino) == (there.dev, there.ino)
+            same = here and there and (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
             kept = plan.actions[leader] in (Action.KEEP, Action.FIX)
             plan.actions[path] = Action.KEEP if same and kept else Action.MAKE
 
 
-def _guess_special(entry: Entry, node: Node, live: LiveTree) -> Action:
-    changes = set(metadata_changes(entry, node.entry))
+def _batches(work: list[Row]) -> list[list[list[Row]]]:
+    """Groups of files of one directory, so many together that a thread has something to do."""
+    groups: dict[bytes, list[Row]] = {}
+    for row in work:
+        groups.setdefault(_parent(row[0].path), []).append(row)
+    batches: list[list[list[Row]]] = []
+    room = 0
+    for group in groups.values():
+        if room <= 0:
+            batches.append([])
+            room = _COMPARE_BATCH
+        batches[-1].append(group)
+        room -= len(group)
+    return batches
+
+
+def _compare_metadata(entry: Entry, status: os.stat_result, fd: int) -> Action:
+    """For an open file of the right content. Attributes and flags are not in its status."""
+    is_plain = not (entry.xattrs or entry.flags or read_xattrs(fd) or posix.get_flags(fd))
+    if is_plain:
+        return Action.KEEP if same_status(entry, status) else Action.FIX
+    found = open_entry(entry.path, fd, os.fstat(fd))
+    if not found.is_regular:  # it stands for a device
+        return Action.MAKE
+    return Action.FIX if metadata_changes(entry, found) else Action.KEEP
+
+
+def _guess_directory(entry: Entry, status: os.stat_result, live: LiveTree) -> Action:
+    if entry.bits & BARE:
+        return Action.LEAVE
+    found = live.described.get(entry.path)
+    if found is not None:
+        return Action.FIX if metadata_changes(entry, found) else Action.KEEP
+    is_right = same_status(entry, status) and not entry.xattrs and not entry.flags
+    return Action.KEEP if is_right else Action.FIX
+
+
+def _guess_special(entry: Entry, status: os.stat_result, live: LiveTree) -> Action:
+    found = live.described.get(entry.path)
+    changes = set(metadata_changes(entry, found)) if found else {"target"}
     if changes & {"target", "node"}:
         return Action.MAKE
     if not changes:
         return Action.KEEP
-    shared = node.nlink > 1 and live.inodes.get((node.dev, node.ino)) != [entry.path]
+    shared = status.st_nlink > 1 and live.inodes[status.st_dev, status.st_ino] != [entry.path]
     return Action.MAKE if shared else Action.FIX
 
 
 def _deletions(plan: Plan, live: LiveTree) -> list[bytes]:
     """What is here and not in the snapshot; the walk took only what a capture would have taken."""
-    unknown = {p for p, e in plan.want.items() if e.is_directory and e.bits & UNREADABLE}
+    want, bare = plan.want, live.bare
+    unknown = {p for p, e in want.items() if e.bits & UNREADABLE and e.is_directory}
     return [
         path
-        for path, node in reversed(live.nodes.items())
-        if path not in plan.want
-        and not node.entry.bits & BARE
-        and not is_below(_parent(path), unknown)
+        for path in reversed(live.nodes)
+        if path not in want and path not in bare and not is_below(_parent(path), unknown)
     ]
 
 

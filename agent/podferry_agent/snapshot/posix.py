@@ -1,14 +1,16 @@
 """System calls that Python's `os` does not offer; every one works relative to a directory fd."""
 
+import contextlib
 import ctypes
 import errno
 import fcntl
 import os
 import struct
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_libc.syscall.restype = ctypes.c_long
 
 _SYS_OPENAT2 = 437  # the same number on every architecture
 _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x02, 0x04, 0x08
@@ -34,22 +36,33 @@ class _OpenHow(ctypes.Structure):
     )
 
 
+_HOW_SIZE = ctypes.sizeof(_OpenHow)
+# A function object of its own, with types: ctypes converts quicker then.
+_openat2 = ctypes.CDLL(None, use_errno=True).syscall
+_openat2.restype = ctypes.c_long
+_openat2.argtypes = (
+    ctypes.c_long,
+    ctypes.c_int,
+    ctypes.c_char_p,
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+)
+
+
 def _raise(path: bytes) -> None:
     number = ctypes.get_errno()
     raise OSError(number, os.strerror(number), path)
 
 
+def _how(flags: int) -> _OpenHow:
+    resolve = _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS
+    return _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
+
+
 def open_beneath(root_fd: int, path: bytes, flags: int) -> int:
     """openat2 that follows no symlink and never leaves `root_fd`; ENOSYS on old kernels."""
-    resolve = _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS
-    how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
-    fd = _libc.syscall(
-        ctypes.c_long(_SYS_OPENAT2),
-        ctypes.c_int(root_fd),
-        ctypes.c_char_p(path),
-        ctypes.byref(how),
-        ctypes.c_size_t(ctypes.sizeof(how)),
-    )
+    how = _how(flags)
+    fd = _openat2(_SYS_OPENAT2, root_fd, path, ctypes.addressof(how), _HOW_SIZE)
     if fd < 0:
         _raise(path)
     return int(fd)
@@ -86,6 +99,21 @@ def set_flags(fd: int, wanted: int) -> None:
     new = (current & ~KEPT_FLAGS) | wanted
     if new != current:
         fcntl.ioctl(fd, _FS_IOC_SETFLAGS, struct.pack("=Ixxxx", new))
+
+
+@contextmanager
+def unlocked(fd: int) -> Iterator[None]:
+    """A directory without the flags that keep names from coming and going, for a moment."""
+    flags = get_flags(fd)
+    if not flags & BLOCKING_FLAGS:
+        yield
+        return
+    with contextlib.suppress(PermissionError):  # then what follows fails, and says so
+        set_flags(fd, flags & ~BLOCKING_FLAGS)
+    try:
+        yield
+    finally:
+        set_flags(fd, flags)
 
 
 def is_mount_root(directory_fd: int, name: bytes) -> bool | None:

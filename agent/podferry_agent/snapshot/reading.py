@@ -2,8 +2,8 @@
 
 import errno
 import os
-import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, wait
 from dataclasses import dataclass
@@ -15,20 +15,26 @@ from podferry_agent.snapshot.cutting import (
     MIB,
     SINGLE_CHUNK,
     Cutter,
+    Extent,
     Segment,
     data_extents,
+    has_hole,
     plan_segments,
 )
+from podferry_agent.snapshot.databases import MAGIC
 from podferry_agent.snapshot.describe import describe_file
 from podferry_agent.snapshot.listings import row_of
 from podferry_agent.snapshot.model import HAS_HOLES, TORN, UNREADABLE, VANISHED
+from podferry_agent.snapshot.pace import Pace
 from podferry_agent.snapshot.packs import PackWriter
 from podferry_agent.snapshot.progress import Meter
+from podferry_agent.snapshot.readcalls import is_same_state, read_at, read_small, status_of
 from podferry_agent.snapshot.tree import Tree, split_path
 from podferry_agent.snapshot.walk import VANISHED_ERRNOS, Node
+from podferry_agent.snapshot.watch import LiveWatch, is_settled
 
 SMALL = 1 * MIB  # files up to this size are joined to blocks
-BATCH = 2 * MIB
+BATCH = 1 * MIB
 BATCH_FILES = 1000
 _ATTEMPTS = 3
 _WINDOW = 2 * MAX_CHUNK
@@ -59,19 +65,47 @@ class Joined:
     members: list[tuple[int, int]]  # chunk number, offset in the block
 
 
+@dataclass(frozen=True)
+class Reading:
+    """One reading of a big file."""
+
+    before: os.stat_result
+    after: os.stat_result
+    extents: list[Extent]
+    refs: tuple[int, ...]
+    is_whole: bool  # nothing was missing at the end
+
+
+@dataclass(frozen=True)
+class Chunking:
+    """How contents become chunks of this capture."""
+
+    table: ChunkTable
+    writer: PackWriter
+    key: bytes
+
+
 class FileReader:
-    """Fills the entries of regular files; its methods run in worker threads."""
+    """Fills the entries of regular files; its methods run in worker threads.
+
+    With `watch` the tree is live: what others may be writing to is proven by a second reading.
+    """
 
     def __init__(
-        self, tree: Tree, table: ChunkTable, writer: PackWriter, key: bytes, meter: Meter
+        self, tree: Tree, chunking: Chunking, meter: Meter, pace: Pace, watch: LiveWatch | None
     ) -> None:
         self._tree = tree
-        self._table = table
-        self._writer = writer
-        self._key = key
+        self._table = chunking.table
+        self._writer = chunking.writer
+        self._key = chunking.key
         self._meter = meter
+        self._pace = pace
+        self._watch = watch
         self._cutter = Cutter()
         self._buffers = _Buffers()
+        # Opening small files is mostly interpreter work: with more at it they only pass the
+        # interpreter's lock around, while nobody compresses.
+        self._turns = threading.Semaphore(max(1, (os.cpu_count() or 1) // 2))
         self.new_bytes = 0
         self._lock = threading.Lock()
         self.unreadable: list[tuple[bytes, int]] = []
@@ -79,26 +113,41 @@ class FileReader:
     def read_small(self, batch: list[Node]) -> list[Node]:
         """Read a batch into one block; returns the nodes that turned out to be big or sparse."""
         joined = Joined(self._buffers.small, 0, [])
+        with self._turns:
+            postponed = self._read_all(batch, joined)
+        if joined.members:
+            self._store(joined.data[: joined.used], joined.members)
+        self._pace.breathe()
+        self._meter.add(sum(n.entry.size for n in batch), len(batch) - len(postponed))
+        return postponed
+
+    def _read_all(self, batch: list[Node], joined: Joined) -> list[Node]:
         postponed = []
         for directory, nodes in _by_directory(batch):
             try:
                 with self._tree.directory(directory) as fd:
                     read = partial(self._small, fd, joined)
-                    postponed += [node for node in nodes if not self._guarded(node, read)]
+                    postponed += [node for node in nodes if not self.guarded(node, read)]
             except OSError as error:
                 for node in nodes:
                     self._failed(node, error)
-        if joined.members:
-            self._store(joined.data[: joined.used], joined.members)
-        self._meter.add(sum(n.entry.size for n in batch), len(batch) - len(postponed))
         return postponed
 
     def read_big(self, node: Node, workers: Executor) -> None:
         """Read one file in segments, which other workers take."""
-        self._guarded(node, partial(self._big, workers))
+        self.guarded(node, partial(self._big, workers))
         self._meter.add(0, 1)
 
-    def _guarded(self, node: Node, read: Callable[[Node], bool]) -> bool:
+    def read_as_it_is(self, node: Node, workers: Executor) -> None:
+        """The content of a torn file that nothing better is known of."""
+        self.guarded(node, partial(self._as_it_is, workers))
+
+    def read_copy(self, node: Node, fd: int, copy: int, workers: Executor) -> None:
+        """Take the metadata of a file from `fd`, and its content from an fd that nobody writes."""
+        self._describe(node, fd, status_of(fd), torn=False)
+        self._take(node, self._read_once(copy, node.entry.name, workers))
+
+    def guarded(self, node: Node, read: Callable[[Node], bool]) -> bool:
         try:
             return read(node)
         except OSError as error:
@@ -108,23 +157,27 @@ class FileReader:
     def _failed(self, node: Node, error: OSError) -> None:
         if error.errno in VANISHED_ERRNOS:
             node.entry.bits |= VANISHED
-            node.ctime_ns = 0
+            node.is_doubtful = True
             return
         node.entry.bits |= UNREADABLE
         node.entry.refs = ()
-        node.ctime_ns = 0
+        node.is_doubtful = True
         with self._lock:
             self.unreadable.append((node.entry.path, error.errno or errno.EIO))
 
     def _small(self, directory_fd: int, joined: Joined, node: Node) -> bool:
-        """False if the file has to take the way of big ones."""
+        """False if the file has to take the way of big ones: also if something writes to it."""
         fd = self._tree.open_file(directory_fd, split_path(node.entry.path)[1])
         try:
             # Nothing happened to the file if it is after the read what the walk saw before.
             expected, size = node.row, node.entry.size
+            target = joined.data[joined.used :]
+            began_ns = time.time_ns()
             for _ in range(1 + _ATTEMPTS):
-                length = _read_small(fd, joined.data[joined.used :], size)
-                after = _status(fd)
+                if size >= len(target):
+                    return False  # too many files of this batch have grown since the walk
+                length = read_small(fd, target, size)
+                after = status_of(fd)
                 if after.st_size > SMALL or after.st_blocks * 512 < after.st_size:
                     return False
                 found = row_of(after)
@@ -132,7 +185,14 @@ class FileReader:
                 if is_stable:
                     break
                 expected, size = found, after.st_size
+            if self._watch and not (is_stable and is_settled(after, began_ns)):
+                return False
+            if self._watch and target[: len(MAGIC)] == MAGIC:
+                return False
             self._describe(node, fd, after, torn=not is_stable)
+            # Attributes may take a block of their own, which hides that one is missing.
+            if node.entry.xattrs and has_hole(fd, 0, length):
+                return False
             node.entry.size = length
             node.entry.refs = self._join(joined, length)
         finally:
@@ -152,20 +212,82 @@ class FileReader:
     def _big(self, workers: Executor, node: Node) -> bool:
         directory, name = split_path(node.entry.path)
         with self._tree.file(directory, name) as fd:
-            for attempt in range(_ATTEMPTS):
-                before = _status(fd)
-                extents = data_extents(fd, before)
-                refs, is_whole = self._segments(fd, name, before.st_size, extents, workers)
-                after = os.fstat(fd)
-                is_stable = is_whole and _same(before, after)
-                if is_stable or attempt == _ATTEMPTS - 1:
+            if self._watch and self._watch.takes_database(node, fd):
+                return True
+            for _ in range(_ATTEMPTS):
+                reading, is_good = self._attempt(node, fd, workers)
+                if is_good:
                     break
-            self._describe(node, fd, after, torn=not is_stable)
-        node.entry.size = before.st_size
-        node.entry.refs = refs
-        if sum(length for _, length in extents) < before.st_size:
-            node.entry.bits |= HAS_HOLES
+            status = reading.before if reading else status_of(fd)
+            self._describe(node, fd, status, torn=not is_good)
+        if reading:
+            self._take(node, reading)
         return True
+
+    def _as_it_is(self, workers: Executor, node: Node) -> bool:
+        directory, name = split_path(node.entry.path)
+        with self._tree.file(directory, name) as fd:
+            self._take(node, self._read_once(fd, name, workers))
+        return True
+
+    def _take(self, node: Node, reading: Reading) -> None:
+        node.entry.size = reading.before.st_size
+        node.entry.refs = reading.refs
+        if sum(length for _, length in reading.extents) < reading.before.st_size:
+            node.entry.bits |= HAS_HOLES
+
+    def _attempt(self, node: Node, fd: int, workers: Executor) -> tuple[Reading | None, bool]:
+        """A reading, and whether it is what the file was at some moment.
+
+        No reading of a mapped file that does not hold still: it would be stored for nothing.
+        """
+        began_ns = time.time_ns()
+        is_mapped = self._watch is not None and self._watch.is_mapped(node)
+        if is_mapped and self._fingerprint(fd) != self._fingerprint(fd):
+            return None, False
+        reading = self._read_once(fd, node.entry.name, workers)
+        if not reading.is_whole:
+            return reading, False
+        is_same = is_same_state(reading.before, reading.after)
+        if self._watch is None:
+            return reading, is_same
+        if is_same and not is_mapped and is_settled(reading.after, began_ns):
+            return reading, True
+        return reading, self._reads_the_same(fd, reading)
+
+    def _read_once(self, fd: int, name: bytes, workers: Executor) -> Reading:
+        before = status_of(fd)
+        extents = data_extents(fd, before)
+        refs, is_whole = self._segments(fd, name, before.st_size, extents, workers)
+        return Reading(before, os.fstat(fd), extents, refs, is_whole)
+
+    def _reads_the_same(self, fd: int, reading: Reading) -> bool:
+        """Whether a second reading finds the same bytes, apart from what was appended.
+
+        Then the file had just this content between the two readings, whatever its times say.
+        """
+        window = self._buffers.window
+        for offset, chunk in zip(reading.refs[::2], reading.refs[1::2], strict=True):
+            length = self._table.lengths[chunk]
+            if read_at(fd, window, offset, length) < length:
+                return False
+            if chunk_id(window[:length], self._key) != self._table.ids[chunk]:
+                return False
+            self._pace.breathe()
+        size = os.fstat(fd).st_size
+        return (
+            size >= reading.before.st_size and data_extents(fd, reading.before) == reading.extents
+        )
+
+    def _fingerprint(self, fd: int) -> list[bytes]:
+        """What the file holds, without storing any of it."""
+        window, offset = self._buffers.window, 0
+        found: list[bytes] = []
+        while got := read_at(fd, window, offset, len(window)):
+            found.append(chunk_id(window[:got], self._key))
+            offset += got
+            self._pace.breathe()
+        return found
 
     def _segments(
         self, fd: int, name: bytes, size: int, extents: list[tuple[int, int]], workers: Executor
@@ -193,12 +315,13 @@ class FileReader:
             refs += [offset, self._keep(data)]
             done += len(data)
             self._meter.add(len(data))
+            self._pace.breathe()
         return refs, done == segment.length
 
     def _grid_pieces(self, fd: int, segment: Segment) -> Iterator[tuple[int, memoryview]]:
         window = self._buffers.window
         for offset, length in segment.chunks:
-            got = _read_at(fd, window, offset, length)
+            got = read_at(fd, window, offset, length)
             if got:
                 yield offset, window[:got]
 
@@ -208,7 +331,7 @@ class FileReader:
         filled = 0
         while position < end:
             wanted = min(_WINDOW - filled, end - position - filled)
-            got = _read_at(fd, window[filled:], position + filled, wanted)
+            got = read_at(fd, window[filled:], position + filled, wanted)
             filled += got
             at_end = got < wanted or position + filled == end
             used = 0
@@ -237,7 +360,9 @@ class FileReader:
         describe_file(node, fd, status)
         if torn:
             node.entry.bits |= TORN
-            node.ctime_ns = 0
+            node.is_doubtful = True
+        if self._watch:
+            self._watch.saw(node, torn=torn)
 
 
 def _by_directory(batch: list[Node]) -> Iterator[tuple[bytes, list[Node]]]:
@@ -249,44 +374,3 @@ def _by_directory(batch: list[Node]) -> Iterator[tuple[bytes, list[Node]]]:
         group.append(node)
     if group:
         yield group[0].entry.parent, group
-
-
-def _status(fd: int) -> os.stat_result:
-    status = os.fstat(fd)
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.ENOENT, "became something else while it was being opened")
-    return status
-
-
-def _same(before: os.stat_result, after: os.stat_result) -> bool:
-    return (before.st_size, before.st_mtime_ns, before.st_ctime_ns) == (
-        after.st_size,
-        after.st_mtime_ns,
-        after.st_ctime_ns,
-    )
-
-
-def _read_small(fd: int, target: memoryview, size: int) -> int:
-    """Bytes read: `size` with one call, and one more if the file has grown."""
-    try:
-        done = os.preadv(fd, [target[: size + 1]], 0)
-    except OSError:
-        _status(fd)  # a FIFO by now cannot be read at an offset
-        raise
-    while done < size:
-        got = os.preadv(fd, [target[done : size + 1]], done)
-        if not got:
-            break
-        done += got
-    return done
-
-
-def _read_at(fd: int, target: memoryview, offset: int, wanted: int) -> int:
-    """Bytes read; fewer than wanted only at the end of the file."""
-    done = 0
-    while done < wanted:
-        got = os.preadv(fd, [target[done:wanted]], offset + done)
-        if not got:
-            break
-        done += got
-    return done

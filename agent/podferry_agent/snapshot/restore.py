@@ -6,10 +6,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from podferry_agent.snapshot import posix
+from podferry_agent.snapshot.branches import BranchFinder
 from podferry_agent.snapshot.errors import (
     DiskFullError,
     RestoreMismatchError,
@@ -18,12 +18,12 @@ from podferry_agent.snapshot.errors import (
 from podferry_agent.snapshot.finish import finish_metadata, mend_directory_times
 from podferry_agent.snapshot.job import Job
 from podferry_agent.snapshot.live import LiveTree
+from podferry_agent.snapshot.lost import Lost, read_what_is_whole
 from podferry_agent.snapshot.manifest import ManifestReader, Root, load_root
 from podferry_agent.snapshot.mapped import programs_with_deleted_files
 from podferry_agent.snapshot.memory import for_big_buffers
 from podferry_agent.snapshot.metadata import MetadataWriter
 from podferry_agent.snapshot.model import (
-    Difference,
     Entry,
     ObjectStore,
     Progress,
@@ -31,15 +31,16 @@ from podferry_agent.snapshot.model import (
     RestoreSpec,
     display,
 )
-from podferry_agent.snapshot.plan import Action, Planner
+from podferry_agent.snapshot.move import BranchNotMovedError
+from podferry_agent.snapshot.plan import Planner, wanted
 from podferry_agent.snapshot.progress import Meter
-from podferry_agent.snapshot.rules import rules_for
-from podferry_agent.snapshot.stage import StageDirectory, Stager
+from podferry_agent.snapshot.recheck import Recheck
+from podferry_agent.snapshot.rules import Rules, rules_for
+from podferry_agent.snapshot.stage import StageDirectory
+from podferry_agent.snapshot.staging import Source, Stager
 from podferry_agent.snapshot.statestore import StateStore
 from podferry_agent.snapshot.swap import Swap
 from podferry_agent.snapshot.tree import Tree
-from podferry_agent.snapshot.verify import TreeVerifier
-from podferry_agent.snapshot.walk import Node
 from podferry_agent.snapshot.warning import Warnings
 
 _ATTEMPTS = 2
@@ -67,23 +68,6 @@ def run_ldconfig() -> str | None:
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return None if done.returncode == 0 else done.stderr.decode(errors="replace")[:500]
-
-
-def _is_proven(job: Job, entry: Entry, node: Node) -> bool:
-    """Whether a file is right by what `lstat` says after the swap, without opening it again.
-
-    What was kept has the ctime it had when it was hashed. What was staged was checked chunk by
-    chunk before it was written, and got the snapshot's mtime last: who writes to it changes that.
-    """
-    action = job.plan.actions[entry.path]
-    before = job.live.nodes.get(entry.path)
-    if action is Action.KEEP and before is not None:
-        return (before.dev, before.ino, before.ctime_ns) == (node.dev, node.ino, node.ctime_ns)
-    found = node.entry
-    return action is Action.MAKE and (
-        (found.mode, found.uid, found.gid, found.size, found.mtime_ns)
-        == (entry.mode, entry.uid, entry.gid, entry.size, entry.mtime_ns)
-    )
 
 
 @dataclass(frozen=True)
@@ -126,39 +110,59 @@ class _Restore:
         self._hooks = hooks
         self._warnings = Warnings()
         self._state = StateStore(spec.state_dir, spec.kind)
+        self._lost = Lost()
         self._written_bytes = 0
         self._deleted = 0
 
     def run(self) -> RestoreOutcome:
         self._state.note("restore", f"restoring {self._spec.snapshot_id}\n")
         self._meter.phase("prepare")
+        root = self._root()
+        reader = ManifestReader(self._store, root, self._state.pages)
+        if self._spec.best_effort:
+            entries = read_what_is_whole(reader, root, self._lost)
+        else:
+            entries = list(reader.entries())
+        # A snapshot of nothing has its top directory; without it all that is here would be deleted.
+        is_whole = len(entries) == root.counts["entries"] and entries and not entries[0].path
+        if not is_whole and not self._lost.pages:
+            raise SnapshotCorruptError("entries are missing from the pages", root.snapshot_id)
+        rules = rules_for(self._spec, root.user_rules)
+        want = wanted(self._spec, rules, entries)
+        with Tree(self._spec.tree_root) as tree:
+            self._until_equal(want, reader, rules, tree)
+            if self._spec.kind == "environment" and self._spec.root == b"/":
+                self._renew_library_cache(entries, tree)
+        self._state.note("restore", f"done {self._spec.snapshot_id}\n")
+        return self._outcome(entries)
+
+    def _root(self) -> Root:
         root = load_root(self._store, self._spec.snapshot_id, self._spec.root_sha256)
         if root.kind != self._spec.kind:
             raise SnapshotCorruptError(
                 f"it is a snapshot of kind {root.kind}, not {self._spec.kind}",
                 f"{root.snapshot_id}/root",
             )
-        reader = ManifestReader(self._store, root, self._state.pages)
-        entries = list(reader.entries())
-        if len(entries) != root.counts["entries"]:
-            raise SnapshotCorruptError("entries are missing from the pages", root.snapshot_id)
-        with Tree(self._spec.tree_root) as tree:
-            self._until_equal(root, reader, entries, tree)
-        return self._outcome(entries)
+        return root
 
     def _until_equal(
-        self, root: Root, reader: ManifestReader, entries: list[Entry], tree: Tree
+        self, want: dict[bytes, Entry], reader: ManifestReader, rules: Rules, tree: Tree
     ) -> None:
         """A second round mends what another program changed meanwhile; more would not help."""
-        for _ in range(_ATTEMPTS):
-            wrong = self._round(root, reader, entries, tree)
-            if not wrong:
-                break
-        else:
-            raise RestoreMismatchError([display(path) for path in wrong])
-        if self._spec.kind == "environment" and self._spec.root == b"/":
-            self._renew_library_cache(entries, tree)
-        self._state.note("restore", f"done {self._spec.snapshot_id}\n")
+        wrong: list[bytes] = []
+        has_branches = True
+        attempts = 0
+        while attempts < _ATTEMPTS:
+            try:
+                wrong = self._round(want, (reader, rules, tree), has_branches=has_branches)
+                attempts += 1
+                if not wrong:
+                    return
+            except BranchNotMovedError:
+                if not has_branches:
+                    raise
+                has_branches = False  # name by name: whatever came there is replaced or kept
+        raise RestoreMismatchError([display(path) for path in wrong])
 
     def _renew_library_cache(self, entries: list[Entry], tree: Tree) -> None:
         """The driver's libraries differ by machine; what ldconfig writes must leave no trace."""
@@ -168,14 +172,22 @@ class _Restore:
         mend_directory_times(tree, entries)
 
     def _round(
-        self, root: Root, reader: ManifestReader, entries: list[Entry], tree: Tree
+        self,
+        want: dict[bytes, Entry],
+        ground: tuple[ManifestReader, Rules, Tree],
+        *,
+        has_branches: bool,
     ) -> list[bytes]:
-        rules = rules_for(self._spec, root.user_rules)
-        live = LiveTree(tree, rules, self._spec)
-        planner = Planner(self._spec, tree, rules, reader.table, self._meter)
-        plan = planner.plan(entries, live, self._warnings)
+        """Paths that are wrong after one attempt."""
+        reader, rules, tree = ground
+        live = LiveTree(tree, rules, self._spec, want)
+        planner = Planner(self._spec, tree, reader.table, self._meter)
+        plan = planner.plan(want, live, self._warnings)
         stage = StageDirectory(self._spec)
-        metadata = MetadataWriter(tree, self._warnings)
+        if has_branches:
+            finder = BranchFinder(tree, live, stage.device)
+            plan.branches = finder.find(plan.new_directories(live), want)
+        metadata = MetadataWriter(self._warnings)
         job = Job(
             self._spec,
             tree,
@@ -188,18 +200,23 @@ class _Restore:
             self._hooks.step,
         )
         try:
-            stager = Stager(stage, self._store, reader.table, self._spec.chunk_key, metadata)
-            stager.run(plan.staged(), self._meter, self._hooks.step)
-            self._written_bytes += stager.written_bytes
+            self._stage(job, reader)
             self._swap(job)
         finally:
             stage.close()
         return self._verify(job, reader)
 
+    def _stage(self, job: Job, reader: ManifestReader) -> None:
+        source = Source(self._store, reader.table, self._spec.chunk_key, self._spec.best_effort)
+        stager = Stager(job.stage, source, job.metadata, self._meter)
+        plan = job.plan
+        self._lost.add_files(plan, stager.run(plan, self._hooks.step))
+        self._written_bytes += stager.written_bytes
+        if self._lost.files or self._lost.pages:
+            plan.deletions = [path for path in plan.deletions if not self._lost.hides(path)]
+
     def _swap(self, job: Job) -> None:
-        self._meter.phase("swap", files=len(job.plan.want))
-        self._meter.commit()
-        Swap(job).run()
+        Swap(job, self._meter).run()
         job.stage.remove()
         finish_metadata(job)
         self._deleted += job.deleted
@@ -207,40 +224,27 @@ class _Restore:
 
     def _verify(self, job: Job, reader: ManifestReader) -> list[bytes]:
         """Paths that are wrong though nothing was refused; the rest becomes warnings."""
-        self._meter.phase("verify", files=len(job.plan.want))
-        plan = job.plan
-        swapped = {p for p, action in plan.actions.items() if action is Action.MAKE}
-        live = LiveTree(job.tree, job.rules, self._spec, job.live)
-        verifier = TreeVerifier(job.tree, reader.table, self._spec.chunk_key)
         wrong = []
-        is_proven = partial(_is_proven, job)
-        for difference in verifier.differences(plan.want, live, swapped, is_proven):
-            if self._is_explained(job, difference):
-                continue
+        for difference in Recheck(job, reader.table, self._meter).differences():
             if difference.kind in ("content", "missing", "type", "target"):
                 wrong.append(difference.path)
             else:
                 self._warnings.add("differs", difference.path, difference.kind)
         return wrong
 
-    def _is_explained(self, job: Job, difference: Difference) -> bool:
-        path = difference.path
-        if any(path == k or path.startswith(k + b"/") for k in job.kept_directories):
-            return True
-        if difference.kind == "extra" and path not in job.plan.deletions:
-            return True
-        kinds = self._warnings.paths.get(path, set())
-        return bool(kinds & {f"{difference.kind}_not_applied", "not_replaced", "not_deleted"})
-
     def _outcome(self, entries: list[Entry]) -> RestoreOutcome:
         regular = [entry for entry in entries if entry.is_regular]
+        damaged = self._lost.damaged()
+        count = sum(each.files for each in damaged)
         return RestoreOutcome(
             snapshot_id=self._spec.snapshot_id,
-            files=len(regular),
-            bytes=sum(entry.size for entry in regular),
+            files=len(regular) - len(self._lost.files),
+            bytes=sum(entry.size for entry in regular if entry.path not in self._lost.files),
             written_bytes=self._written_bytes,
             deleted=self._deleted,
             warnings=self._warnings.texts(),
             needs_restart=programs_with_deleted_files() if self._spec.root == b"/" else [],
             duration_seconds=round(time.monotonic() - self._began, 3),
+            damaged=damaged,
+            status=f"damaged: {count} files" if damaged else "complete",
         )

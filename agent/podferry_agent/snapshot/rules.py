@@ -189,7 +189,10 @@ def rules_for(spec: TreeSpec, captured: Sequence[str] | None = None) -> Rules:
     rules = Rules(
         user_rules,
         mounts=mounts - {spec.volume_path},
-        fixed=[(f"{volume}/**", "the volume has its own snapshots")],
+        fixed=[
+            (f"{volume}/**", "the volume has its own snapshots"),
+            (volume, "where this machine keeps the volume"),  # a link to some disk, maybe
+        ],
         extra_defaults=[*_swap_rules(spec.root), *_home_rules(spec.root)],
     )
     rules.bare |= {spec.volume_path}

@@ -9,7 +9,7 @@ import os
 import shutil
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,10 +24,10 @@ from podferry_agent.snapshot.sections import (
 )
 
 RACY_NS = 2_000_000_000  # a ctime this close to the scan proves nothing
-_MAGIC = b"PFSTAT02"
+_MAGIC = b"PFSTAT03"
 
 
-def write_atomically(path: Path, body: bytes, *, durable: bool = True) -> None:
+def write_atomically(path: Path, body: bytes | memoryview, *, durable: bool = True) -> None:
     """Write a file that is either whole or absent after a kill; if durable, also a power cut."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
@@ -71,6 +71,7 @@ class Facts:
     pages: list[str]
     firsts: list[bytes]  # path of the first entry of each page
     listings: Listings
+    copies: Sequence[bytes] = ()  # databases of which the snapshot has a copy made by SQLite
 
     def encode(self, proven_before_ns: int) -> bytes:
         listings = self.listings.all()
@@ -87,6 +88,7 @@ class Facts:
                 (b"LNKD", pack_column("Q", [inode[0] for inode, _ in links])),
                 (b"LNKI", pack_column("Q", [inode[1] for inode, _ in links])),
                 (b"LNKP", pack_strings([path for _, path in links])),
+                (b"CPYS", pack_strings(self.copies)),
             ]
         )
         return _MAGIC + struct.pack("<I", zlib.crc32(body)) + body
@@ -112,6 +114,7 @@ class Facts:
             [name.decode() for name in unpack_strings(sections[b"PAGE"])],
             unpack_strings(sections[b"FRST"]),
             Listings((Listing(*row) for row in zip(*columns, strict=True)), links),
+            unpack_strings(sections[b"CPYS"]),
         )
 
 

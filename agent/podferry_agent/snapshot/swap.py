@@ -8,23 +8,18 @@ import errno
 import os
 import stat
 from bisect import bisect_left
+from collections.abc import Callable
 
 from podferry_agent.snapshot import posix
+from podferry_agent.snapshot.branches import staged_name
+from podferry_agent.snapshot.deleting import protected_inside, remove_path
 from podferry_agent.snapshot.graft import graft
 from podferry_agent.snapshot.job import Job, rank
-from podferry_agent.snapshot.model import BARE, UNREADABLE, Entry, display, sort_key
-from podferry_agent.snapshot.move import move, replace, temporary_name
+from podferry_agent.snapshot.model import BARE, UNREADABLE, Entry, display, is_below, sort_key
+from podferry_agent.snapshot.move import move, move_branch, replace, temporary_name
 from podferry_agent.snapshot.nodes import make_node
-from podferry_agent.snapshot.plan import Action
-from podferry_agent.snapshot.remove import (
-    HELD,
-    protected_inside,
-    remove_name,
-    remove_path,
-    remove_tree,
-    unlock,
-)
-from podferry_agent.snapshot.stage import StageDirectory
+from podferry_agent.snapshot.progress import Meter
+from podferry_agent.snapshot.remove import HELD, remove_name, remove_tree, unlock
 from podferry_agent.snapshot.tree import split_path
 
 _NO_EXCHANGE = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EBUSY)
@@ -33,28 +28,37 @@ _NO_EXCHANGE = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EBUS
 class Swap:
     """One swap. Every step can be repeated: a killed run is followed by a new plan."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, meter: Meter) -> None:
         self._job = job
+        self._meter = meter
         self._done: set[bytes] = set()
         self._late: list[bytes] = []
-        self._sorted = sorted(job.plan.want, key=sort_key)
+        # What is made, without what comes with the branch that it is in.
+        self._loose = {entry.path: entry for entry in job.plan.loose()}
+        self._sorted = sorted(self._loose, key=sort_key)
         self._keys = [sort_key(path) for path in self._sorted]
 
     def run(self) -> None:
+        deletions = self._job.plan.deletions
+        self._meter.phase("swap", files=len(self._loose) + len(deletions))
+        self._meter.commit()
         self._clean_leftovers()
         for path in self._sorted:
-            if self._job.plan.want[path].is_directory:
+            if self._loose[path].is_directory:
                 self._make_directory(path)
+                self._meter.add(0, 1)
         self._place_all()
-        for path in self._job.plan.deletions:
+        for path in deletions:
             if path not in self._job.grafted:
                 remove_path(self._job, path)
+            self._meter.add(0, 1)
         self._job.tree.forget()
+        self._meter.finish()
 
     def _clean_leftovers(self) -> None:
         """Unfinished names of a run that was killed."""
         stage = os.fsencode(self._job.stage.path.name)
-        for path in self._job.live.report.leftovers:
+        for path in self._job.live.leftovers:
             directory, name = split_path(path)
             if name != stage:
                 remove_tree(self._job.tree.cached_directory(directory), name)
@@ -62,12 +66,32 @@ class Swap:
     # Directories
 
     def _make_directory(self, path: bytes) -> None:
-        entry = self._job.plan.want[path]
-        if path in self._done or not path:
+        if path in self._done:
             return
         self._done.add(path)
-        if self._job.plan.actions[path] is not Action.MAKE:
+        is_branch = path in self._job.plan.branches.roots
+        self._reported(path, self._move_branch if is_branch else self._create_directory)
+
+    def _move_branch(self, path: bytes) -> None:
+        move_branch(self._job, path)
+        self._job.step("branch")
+
+    def _reported(self, path: bytes, action: Callable[[bytes], None]) -> None:
+        """What the machine holds on to is left, with a warning: one bad file stops no restore."""
+        job = self._job
+        if is_below(path, job.kept_directories):
             return
+        try:
+            action(path)
+        except OSError as error:
+            if error.errno not in HELD:
+                raise
+            job.warnings.add("not_replaced", path, error)
+            if job.plan.want[path].is_directory:
+                job.kept_directories.add(path)
+
+    def _create_directory(self, path: bytes) -> None:
+        entry = self._job.plan.want[path]
         parent, name = split_path(path)
         fd = self._job.tree.cached_directory(parent)
         try:
@@ -133,7 +157,7 @@ class Swap:
                 break
             below.append(self._sorted[i])
         for path in below:
-            if self._job.plan.want[path].is_directory:
+            if self._loose[path].is_directory:
                 self._make_directory(path)
         for path in below:
             self._place(path)
@@ -141,35 +165,35 @@ class Swap:
     # Everything else
 
     def _place_all(self) -> None:
-        want = self._job.plan.want
-        paths = [path for path, entry in want.items() if not entry.is_directory]
-        paths.sort(key=lambda p: (rank(p.rpartition(b"/")[2]), not want[p].is_regular, p))
+        loose = self._loose
+        paths = [path for path, entry in loose.items() if not entry.is_directory]
+        paths.sort(key=lambda p: (rank(p.rpartition(b"/")[2]), not loose[p].is_regular, p))
         for path in paths:
             self._place(path)
+            self._meter.add(0, 1)
         # Directories that become symlinks: only when their content is at its new place.
         while self._late:
-            self._replace_directory(self._late.pop(0))
+            self._reported(self._late.pop(0), self._replace_directory)
 
     def _place(self, path: bytes) -> None:
-        job = self._job
-        if path in self._done:
+        if path in self._done or path not in self._loose:
             return
-        if job.plan.actions[path] is not Action.MAKE:
-            return
-        node = job.live.nodes.get(path)
-        if node and node.entry.is_directory:
+        if self._job.live.has_directory(path):
             self._late.append(path)
             self._done.add(path)
             return
         self._done.add(path)
-        self._put(path)
+        self._reported(path, self._put)
 
     def _place_now(self, path: bytes) -> None:
         """Place a path also if it would have come late: others are linked to it."""
         self._place(path)
         if path in self._late:
             self._late.remove(path)
-            self._replace_directory(path)
+            self._reported(path, self._replace_directory)
+        held = "not_replaced" in self._job.warnings.paths.get(path, ())
+        if held or is_below(path, self._job.kept_directories):
+            raise PermissionError(errno.EPERM, "its first name could not be written", path)
 
     def _put(self, path: bytes) -> None:
         """Make the new thing under another name or in the stage, then rename it over the old."""
@@ -192,7 +216,7 @@ class Swap:
         plan = self._job.plan
         leader = plan.leader_of(entry)
         if leader == entry.path and entry.is_regular:
-            return self._job.stage.fd, StageDirectory.name_of(entry.path)
+            return self._job.stage.fd, staged_name(entry.path)
         temporary = temporary_name(entry.path)
         remove_tree(fd, temporary)
         if leader != entry.path:
@@ -205,9 +229,10 @@ class Swap:
             return fd, temporary
         if entry.is_symlink:
             os.symlink(entry.target, temporary, dir_fd=fd)
-        elif not make_node(self._job, entry, fd, temporary):
+        elif not make_node(self._job.metadata, entry, fd, temporary):
             return fd, temporary
-        self._job.metadata.apply_name(fd, temporary, entry)
+        outside = self._job.tree.outside_path(fd, entry.parent, temporary)
+        self._job.metadata.apply_name((fd, temporary), entry, outside)
         return fd, temporary
 
     def _replace_directory(self, path: bytes) -> None:

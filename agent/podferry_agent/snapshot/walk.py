@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from podferry_agent.snapshot import posix
-from podferry_agent.snapshot.listings import ROW_SIZE, Listing, Listings, row_of
+from podferry_agent.snapshot.listings import ROW_SIZE, Listing, Listings, inode_of, row_of
 from podferry_agent.snapshot.model import BARE, TEMPORARY_PREFIX, VANISHED, Entry
 from podferry_agent.snapshot.mounts import can_read_mountinfo
 from podferry_agent.snapshot.rules import Rules, Verdict
@@ -25,13 +25,17 @@ class Node:
     """A name that was found: the entry it makes, and the facts that tell if it changed."""
 
     entry: Entry
-    dev: int
-    ino: int
-    ctime_ns: int
     nlink: int
-    row: bytes = b""  # the same facts as a listing has them
+    row: bytes  # the facts, as a listing has them
+    is_doubtful: bool = False  # the facts do not prove what was read: it is read again next time
+    is_excused: bool = False  # this capture moved the ctime itself, which so is no sign of a change
     opened: bool = False  # a directory whose contents are walked
     known: bool = False  # unchanged since the snapshot whose facts are on this machine
+
+    @property
+    def inode(self) -> tuple[int, int]:
+        """Device and inode."""
+        return inode_of(self.row)
 
 
 @dataclass
@@ -42,6 +46,8 @@ class WalkReport:
     leftovers: list[bytes] = field(default_factory=list)  # our temporary names from a crash
     vanished: int = 0
     closed: list[Node] = field(default_factory=list)  # directories that could not be listed
+    # Directories in which some name could not be looked at, and whether they were known.
+    partial: list[tuple[Node, bool]] = field(default_factory=list)
     removed: list[bytes] = field(default_factory=list)  # known before, with all below: gone
     listings: list[Listing] = field(default_factory=list)
 
@@ -78,7 +84,8 @@ class Walker:
 
     def walk(self, visit: Visitor | None = None) -> Iterator[Node]:
         """Nodes in manifest order; the root comes first. `visit` sees each directory once."""
-        root = _node(b"", os.fstat(self._tree.fd))
+        status = os.fstat(self._tree.fd)
+        root = _node(b"", status, row_of(status))
         root.opened = True
         yield root
         stack = [iter(self._list(root, visit))]
@@ -98,7 +105,11 @@ class Walker:
         path = directory.entry.path
         try:
             with self._opened(path) as fd:
+                failures = len(self.report.unreadable)
                 nodes = self._nodes(directory, fd)
+                if len(self.report.unreadable) > failures:
+                    self.report.partial.append((directory, directory.known))
+                    directory.known = False
                 if visit:
                     visit(directory, fd, nodes)
                 return nodes
@@ -141,7 +152,8 @@ class Walker:
                 status = os.stat(name, dir_fd=fd, follow_symlinks=False)
         except OSError:
             return None
-        return _node(path, status) if (status.st_dev, status.st_ino) == inode else None
+        node = _node(path, status, row_of(status))
+        return node if node.inode == inode else None
 
     def failed(self, path: bytes, error: OSError) -> None:
         """Count what vanished; remember what exists but cannot be read."""
@@ -168,11 +180,12 @@ class Walker:
         return nodes
 
     def _scan(self, path: bytes, fd: int) -> list[tuple[str, os.stat_result]]:
-        with os.scandir(fd) as entries:
-            try:
+        try:
+            with os.scandir(fd) as entries:
                 return [(found.name, found.stat(follow_symlinks=False)) for found in entries]
-            except OSError:
-                return self._scan_one_by_one(path, fd)
+        except OSError:
+            # Not before scandir is closed: both share the fd's position, which is then set back.
+            return self._scan_one_by_one(path, fd)
 
     def _scan_one_by_one(self, path: bytes, fd: int) -> list[tuple[str, os.stat_result]]:
         """Some name vanished in between, or cannot be looked at."""
@@ -189,7 +202,8 @@ class Walker:
         if not old.opened:
             return []
         by_name = dict(zip(old.names.split(b"\0"), statuses, strict=True))
-        nodes = [_node(_joined(old.path, n), by_name[n]) for n in old.opened_names()]
+        opened = [(_joined(old.path, name), by_name[name]) for name in old.opened_names()]
+        nodes = [_node(path, status, row_of(status)) for path, status in opened]
         for node in nodes:
             node.opened = node.known = True
         return nodes
@@ -198,6 +212,7 @@ class Walker:
         self, directory: Node, fd: int, listing: Listing, statuses: list[os.stat_result]
     ) -> list[Node]:
         nodes = []
+        device = directory.inode[0]
         names = listing.names.split(b"\0") if listing.names else []
         for place, (name, status) in enumerate(zip(names, statuses, strict=True)):
             child = _joined(listing.path, name)
@@ -205,14 +220,15 @@ class Walker:
                 self.report.leftovers.append(child)
                 continue
             try:
-                node = self._judged(child, name, status, (fd, directory.dev))
+                row = listing.rows[place * ROW_SIZE : (place + 1) * ROW_SIZE]
+                node = self._judged(child, (name, status, row), (fd, device))
             except OSError as error:
                 self.failed(child, error)
                 listing.unproven.append(place)
                 continue
             if node:
-                node.row = listing.rows[place * ROW_SIZE : (place + 1) * ROW_SIZE]
-                listing.renewed.append((place, node))
+                listing.places.append(place)
+                listing.nodes.append(node)
                 nodes.append(node)
         return nodes
 
@@ -233,19 +249,21 @@ class Walker:
                 self.report.removed.append(node.entry.path)
             if node.opened or not node.known:
                 changed.append(node)
-        listing.renewed = [(place, node) for place, node in listing.renewed if not node.known]
+        listing.keep_new_nodes()
         gone = (n for n, row in before.items() if n not in kept and now.get(n) != row)
         self.report.removed += [_joined(old.path, name) for name in gone]
         return changed
 
     def _judged(
-        self, child: bytes, name: bytes, status: os.stat_result, parent: tuple[int, int]
+        self, child: bytes, found: tuple[bytes, os.stat_result, bytes], parent: tuple[int, int]
     ) -> Node | None:
+        """The node of a name (name, status, row) in its parent (fd, device); None if left out."""
+        name, status, row = found
         kind = stat.S_IFMT(status.st_mode)
         directory = kind == stat.S_IFDIR
         verdict = self._rules.judge(self._prefix + b"/" + child, directory=directory)
         if kind == stat.S_IFREG and not self._ask_for_mounts:  # most names take the short way
-            return _regular(child, status) if verdict is Verdict.KEEP else None
+            return _regular(child, status, row) if verdict is Verdict.KEEP else None
         if self._is_unlisted_mount(name, status, parent):
             verdict = Verdict.BARE if directory else Verdict.MACHINE
             opened = False
@@ -255,7 +273,7 @@ class Walker:
                 verdict = Verdict.BARE
         if verdict not in (Verdict.KEEP, Verdict.BARE) or self._is_skipped_socket(status):
             return None
-        node = _node(child, status)
+        node = _node(child, status, row)
         node.opened = opened
         if verdict is Verdict.BARE:
             node.entry.bits |= BARE
@@ -284,31 +302,36 @@ class Walker:
         return self._ask_for_mounts and posix.is_mount_root(fd, name) is True
 
 
-def _regular(path: bytes, status: os.stat_result) -> Node:
+def _regular(path: bytes, status: os.stat_result, row: bytes) -> Node:
     entry = Entry(
         path,
-        status.st_mode,
-        status.st_uid,
-        status.st_gid,
+        _shared(status.st_mode),
+        _shared(status.st_uid),
+        _shared(status.st_gid),
         status.st_size,
         status.st_mtime_ns,
     )
-    return Node(entry, status.st_dev, status.st_ino, status.st_ctime_ns, status.st_nlink)
+    return Node(entry, status.st_nlink, row)
 
 
-def _node(path: bytes, status: os.stat_result) -> Node:
+def _node(path: bytes, status: os.stat_result, row: bytes) -> Node:
     mode = status.st_mode
     entry = Entry(
         path,
-        mode,
-        status.st_uid,
-        status.st_gid,
+        _shared(mode),
+        _shared(status.st_uid),
+        _shared(status.st_gid),
         status.st_size if stat.S_ISREG(mode) else 0,
         status.st_mtime_ns,
     )
     if is_device(mode):
         entry.rdev = status.st_rdev
-    return Node(entry, status.st_dev, status.st_ino, status.st_ctime_ns, status.st_nlink)
+    return Node(entry, status.st_nlink, row)
+
+
+def _shared(number: int, numbers: dict[int, int] = {}) -> int:  # noqa: B006 (shared on purpose)
+    """One object for all equal modes and owners: a tenth of the memory of a large tree."""
+    return numbers.setdefault(number, number)
 
 
 def _joined(directory: bytes, name: bytes) -> bytes:

@@ -3,12 +3,18 @@
 Where the machine cannot give a file its owner, device number or attribute (a user namespace with a
 single uid, an ordinary user), the wanted value is kept in `user.podferry.*` attributes of the file.
 A capture reads it back from there, so that nothing is lost on the way through such a machine.
+
+Anybody can write such an attribute to a file of their own. So where users are kept apart a capture
+believes it only of files that nobody but root can have written it to: otherwise a wish for another
+owner would make a setuid program of root's out of any file of a user's.
 """
 
 import errno
+import functools
 import os
 import stat
 from collections.abc import Iterable
+from pathlib import Path
 
 from podferry_agent.snapshot.model import Entry
 
@@ -68,7 +74,7 @@ def _present(
 
 def settle(entry: Entry, found: Xattrs) -> None:
     """Give the entry its attributes, with written-down wishes put back where they belong."""
-    if not found or not any(name.startswith(b"user.podferry.") for name, _ in found):
+    if not any(name.startswith(b"user.podferry.") for name, _ in found) or not _is_believed(entry):
         entry.xattrs = found
         return
     kept = []
@@ -78,6 +84,21 @@ def settle(entry: Entry, found: Xattrs) -> None:
         elif not _settle_wish(entry, name, value):
             kept.append((name, value))
     entry.xattrs = tuple(sorted(kept))
+
+
+def _is_believed(entry: Entry) -> bool:
+    by_root_alone = entry.uid == 0 and not entry.mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return by_root_alone or not users_are_apart()
+
+
+@functools.cache
+def users_are_apart() -> bool:
+    """Whether this machine has more users than the agent's: not in a namespace of one uid."""
+    try:
+        rows = Path("/proc/self/uid_map").read_text().split()
+    except OSError:  # without /proc
+        return os.geteuid() == 0
+    return os.geteuid() == 0 and sum(int(length) for length in rows[2::3]) > 1
 
 
 def _settle_wish(entry: Entry, name: bytes, value: bytes) -> bool:

@@ -79,6 +79,11 @@ class FakeControlPlane:
     seen: list[SeenRequest] = field(default_factory=list)
     grants: dict[str, Grant] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
+    save_interval_seconds: int | None = None  # without it the agent makes no saves of its own
+    next_save: Callable[[], Json] = lambda: {"command": None, "in_seconds": 60.0}
+    next_notice: Callable[[Json], Json] = lambda _: {"command": None}
+    notices: list[Json] = field(default_factory=list)
+    unsettled: int = 0  # how many hand-ins still have to be repeated
 
     def __post_init__(self) -> None:
         self.changed = threading.Condition(threading.RLock())
@@ -174,6 +179,8 @@ class FakeControlPlane:
         routes: dict[str, Callable[[Json], Json]] = {
             "/agent/v1/heartbeat": self._heartbeat,
             "/agent/v1/output": self._output,
+            "/agent/v1/snapshots": lambda _: self.next_save(),
+            "/agent/v1/notice": self._notice,
             "/agent/v1/uploads": self._uploads,
             "/agent/v1/downloads": self._downloads,
             "/agent/v1/commit": self._commit,
@@ -207,7 +214,16 @@ class FakeControlPlane:
             self.ended[report["id"]] = report
             forget.append(report["id"])
         due = [c for c in self.commands.values() if self.redeliver_ended or not self._ended(c)]
-        return {"heartbeat_seconds": self.heartbeat_seconds, "commands": due, "forget": forget}
+        return {
+            "heartbeat_seconds": self.heartbeat_seconds,
+            "commands": due,
+            "forget": forget,
+            "save_interval_seconds": self.save_interval_seconds,
+        }
+
+    def _notice(self, body: Json) -> Json:
+        self.notices.append(body)
+        return self.next_notice(body)
 
     def _ended(self, command: Json) -> bool:
         return command["id"] in self.ended
@@ -251,7 +267,8 @@ class FakeControlPlane:
         root = self.objects[body["snapshot_id"], "root"]
         assert hashlib.sha256(root).hexdigest() == body["root"]["sha256"]
         self.commits.append(body)
-        return {}
+        self.unsettled -= 1
+        return {"is_settled": self.unsettled < 0}
 
     def _presign(self, grant: Grant) -> str:
         signature = hashlib.sha256(f"signature {next(self._numbers)}".encode()).hexdigest()

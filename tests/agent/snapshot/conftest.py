@@ -36,7 +36,7 @@ class CountingStore(DirectoryStore):
         super().__init__(directory, snapshot_id)
         self.names: list[str] = []
 
-    def put(self, name: str, body: bytes, sha256: str) -> None:
+    def put(self, name: str, body: bytes | memoryview, sha256: str) -> None:
         super().put(name, body, sha256)
         self.names.append(name)
 
@@ -135,3 +135,11 @@ def environment(base: Path) -> Bench:
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Believes a file's ctime at once, so that a test need not wait two seconds."""
     monkeypatch.setattr("podferry_agent.snapshot.statestore.RACY_NS", 0)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets pauses take longer: on a busy computer a process does not come to rest at once."""
+    monkeypatch.setattr("podferry_agent.snapshot.pausing._STOPPING", 5.0)
+    monkeypatch.setattr("podferry_agent.snapshot.pausing.LONGEST", 10.0)
+    monkeypatch.setattr("podferry_agent.snapshot.pausing.BUDGET", 60.0)

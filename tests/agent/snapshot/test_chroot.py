@@ -2,59 +2,29 @@
 
 import os
 import threading
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from podferry_agent.snapshot import CaptureSpec, RestoreHooks, RestoreSpec, capture, restore
-from podferry_agent.snapshot.errors import ObjectNotFoundError
 from podferry_agent.snapshot.restore import run_ldconfig
 from tests.agent.snapshot import trees
+from tests.agent.snapshot.children import MemoryStore, in_child
 from tests.agent.snapshot.conftest import Bench, ignore
 
 pytestmark = pytest.mark.skipif(not trees.IS_ROOT, reason="needs root for chroot(2)")
 
 
-class MemoryStore:
-    """Objects in memory: a chroot has no other directory."""
-
-    def __init__(self, objects: dict[tuple[str, str], bytes], snapshot_id: str) -> None:
-        self.objects = objects
-        self._snapshot_id = snapshot_id
-
-    def put(self, name: str, body: bytes, sha256: str) -> None:
-        assert len(sha256) == 64
-        self.objects[self._snapshot_id, name] = body
-
-    def get(self, snapshot_id: str, name: str, start: int = 0, length: int | None = None) -> bytes:
-        try:
-            body = self.objects[snapshot_id, name]
-        except KeyError as error:
-            raise ObjectNotFoundError(name) from error
-        return body[start:] if length is None else body[start : start + length]
-
-
 def in_chroot(root: Path, action: Callable[[], str]) -> str:
     """What the action says in a child whose root directory is `root`."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.chroot(root)
-            os.chdir("/")
-            answer = "ok " + action()
-        except BaseException:  # noqa: BLE001
-            answer = traceback.format_exc()
-        os.write(writing, answer.encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        answer = pipe.read().decode()
-    os.waitpid(child, 0)
-    assert answer.startswith("ok "), answer
-    return answer[3:]
+
+    def enter() -> str:
+        os.chroot(root)
+        os.chdir("/")
+        return action()
+
+    return in_child(enter)
 
 
 def test_a_whole_root_is_captured_and_restored_from_inside_without_proc(environment: Bench) -> None:

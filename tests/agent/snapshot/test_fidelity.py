@@ -150,7 +150,9 @@ def test_owners_and_devices_survive_a_machine_that_can_give_neither(bench: Bench
     (tree / "owned").chmod(0o4711)
     (tree / "caps").write_bytes(b"x")
     os.setxattr(tree / "caps", "security.capability", trees.CAP_NET_RAW)
+    os.setxattr(tree / "caps", "trusted.note", b"only the real root may")
     (tree / "directory").mkdir()
+    os.setxattr(tree / "directory", "trusted.note", b"of a directory")
     os.chown(tree / "directory", 77, 88)
     os.mknod(tree / "null", 0o20640, os.makedev(1, 3))
     bench.capture("old", "snap_1")
@@ -173,6 +175,7 @@ def test_owners_and_devices_survive_a_machine_that_can_give_neither(bench: Bench
     assert done.returncode == 0, done.stderr
     assert "owner_not_applied: owned: EINVAL" in done.stdout
     assert "device_not_made: null: EPERM" in done.stdout
+    assert "xattrs_not_applied: caps: EPERM" in done.stdout
     bench.make("new")
     bench.restore("new", "snap_2")
     assert bench.differences("old", "new") == []

@@ -1,14 +1,13 @@
-# Names here are bytes, which pathlib does not take.
-# ruff: noqa: PTH101, PTH102, PTH103, PTH108, PTH112, PTH114, PTH123, PTH211
-"""Random trees and random changes: every captured moment can be restored onto anything."""
+"""Random trees and random changes: every captured moment can be restored onto anything.
 
-import contextlib
+`PODFERRY_TREE_EXAMPLES=2000 pytest tests/agent/snapshot/test_random_trees.py` looks for longer.
+"""
+
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,133 +16,89 @@ from hypothesis import strategies as st
 from podferry_agent.snapshot import pages, statestore
 from podferry_agent.snapshot.manifest import load_root
 from tests.agent.snapshot import trees
+from tests.agent.snapshot.changes import CHANGES, Change, apply, wait_for_a_new_ctime
 from tests.agent.snapshot.conftest import Bench, CountingStore
 
-NAMES = st.sampled_from([b"a", b"b", b"lib", b"x\xff", b"new\nline", b"a b"])
-PATHS = st.lists(NAMES, min_size=1, max_size=3).map(b"/".join)
-SIZES = st.sampled_from([0, 1, 100, 4096, 70_000, 1_200_000])
-Action = Callable[[bytes], None]
-
-
-def new_file(path: bytes) -> BinaryIO:
-    """Never an existing one: opening a FIFO would wait for its other end."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-    return open(path, "xb")
-
-
-def write(path: bytes, size: int, seed: int) -> Action:
-    def action(root: bytes) -> None:
-        with new_file(root + path) as file:
-            file.write((b"%d" % seed * size)[:size])
-
-    return action
-
-
-def overwrite(path: bytes, seed: int) -> Action:
-    def action(root: bytes) -> None:
-        with open(root + path, "r+b") as file:
-            file.write(b"%d" % seed)
-
-    return action
-
-
-def sparse(path: bytes, at: int) -> Action:
-    def action(root: bytes) -> None:
-        with new_file(root + path) as file:
-            file.truncate(1 << 20)
-            file.seek(at)
-            file.write(b"data")
-
-    return action
-
-
-def remove(path: bytes) -> Action:
-    def action(root: bytes) -> None:
-        if os.path.islink(root + path) or not os.path.isdir(root + path):
-            os.unlink(root + path)
-        else:
-            shutil.rmtree(root + path)
-
-    return action
-
-
-def two(call: Callable[..., object], left: bytes, right: bytes, **more: object) -> Action:
-    def action(root: bytes) -> None:
-        call(root + left, root + right, **more)
-
-    return action
-
-
-SEEDS = st.integers(0, 9)
-ACTIONS = st.one_of(
-    st.builds(write, PATHS, SIZES, SEEDS),
-    st.builds(write, PATHS, SIZES, SEEDS),
-    st.builds(overwrite, PATHS, SEEDS),
-    st.builds(sparse, PATHS, st.sampled_from([0, 8192, 500_000])),
-    st.builds(remove, PATHS),
-    PATHS.map(lambda p: lambda root: os.mkdir(root + p)),
-    PATHS.map(lambda p: lambda root: os.makedirs(root + p)),
-    PATHS.map(lambda p: lambda root: os.mkfifo(root + p)),
-    st.builds(lambda target, p: lambda root: os.symlink(target, root + p), PATHS, PATHS),
-    st.builds(lambda a, b: two(os.link, a, b, follow_symlinks=False), PATHS, PATHS),
-    st.builds(lambda a, b: two(os.rename, a, b), PATHS, PATHS),
-    st.builds(
-        lambda p, m: lambda root: os.chmod(root + p, m),
-        PATHS,
-        st.sampled_from([0o700, 0o755, 0o4711, 0o1777]),
-    ),
-    st.builds(
-        lambda p, t: lambda root: os.utime(root + p, ns=(t, t), follow_symlinks=False),
-        PATHS,
-        st.integers(-(10**18), 10**18),
-    ),
-    st.builds(
-        lambda p, v: lambda root: os.setxattr(root + p, b"user.k", v), PATHS, st.binary(max_size=9)
-    ),
+EXAMPLES = int(os.environ.get("PODFERRY_TREE_EXAMPLES", "15"))
+pytestmark = pytest.mark.timeout(120 + 10 * EXAMPLES)
+bounded = settings(
+    max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck)
 )
-CHANGES = st.lists(ACTIONS, max_size=25)
 
 
-def apply(actions: list[Action], tree: Path) -> trees.Disk:
-    for action in actions:
-        with contextlib.suppress(OSError):
-            action(os.fsencode(tree) + b"/")
-    return trees.snapshot_of_disk(tree)
+@dataclass(frozen=True)
+class Moment:
+    """What happens before a capture."""
+
+    changes: list[Change]
+    forgets: bool  # the agent's state directory is lost
 
 
-@given(first=CHANGES, second=CHANGES, third=CHANGES, pick=st.booleans(), forget=st.booleans())
-@settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+MOMENTS = st.lists(st.builds(Moment, CHANGES, st.booleans()), min_size=3, max_size=5)
+
+
+@given(
+    moments=MOMENTS,
+    later=CHANGES,
+    unrelated=CHANGES,
+    pick=st.integers(0, 4),
+    trusts=st.booleans(),
+)
+@bounded
 def test_promise_01_any_captured_moment_is_restored_onto_any_tree(
-    first: list[Action], second: list[Action], third: list[Action], pick: bool, forget: bool
+    moments: list[Moment],
+    later: list[Change],
+    unrelated: list[Change],
+    pick: int,
+    trusts: bool,
 ) -> None:
     directory = Path(tempfile.mkdtemp(prefix="pf-random-"))
     try:
-        bench = Bench(directory)
-        tree = bench.make("pod")
-        moments = {"snap_1": apply(first, tree)}
-        bench.capture("pod", "snap_1")
-        moments["snap_2"] = apply(second, tree)
-        if forget:
-            shutil.rmtree(directory / "state-pod")
-        bench.capture("pod", "snap_2", parent="snap_1")
-        apply(third, tree)
-        wanted = "snap_1" if pick else "snap_2"
-        bench.make("empty")
-        for machine in ("empty", "pod"):
-            outcome = bench.restore(machine, wanted)
-            found = trees.snapshot_of_disk(bench.tree(machine))
-            assert trees.differing(moments[wanted], found) == []
-            assert outcome.warnings == []
-            assert bench.verify(machine, wanted) == []
+        with pytest.MonkeyPatch.context() as patch:
+            if trusts:
+                patch.setattr(statestore, "RACY_NS", 0)
+            bench = Bench(directory)
+            disks = capture_all(bench, moments)
+            wanted = pick % len(moments)
+            apply(later, bench.tree("pod"))
+            bench.make("empty")
+            apply(unrelated, bench.make("other"))
+            for machine in ("empty", "pod", "other"):
+                restored(bench, machine, f"snap_{wanted}", disks[wanted])
     finally:
         trees.remove(directory)
 
 
+def capture_all(bench: Bench, moments: list[Moment]) -> list[trees.Disk]:
+    tree = bench.make("pod")
+    disks = []
+    parent = None
+    for number, moment in enumerate(moments):
+        disks.append(apply(moment.changes, tree))
+        if moment.forgets and parent:
+            shutil.rmtree(bench.base / "state-pod")
+        outcome = bench.capture("pod", f"snap_{number}", parent=parent)
+        assert outcome.summary.torn == outcome.summary.unreadable == outcome.summary.warnings == []
+        parent = f"snap_{number}"
+        wait_for_a_new_ctime(bench.base)
+    return disks
+
+
+def restored(bench: Bench, machine: str, snapshot: str, wanted: trees.Disk) -> None:
+    outcome = bench.restore(machine, snapshot)
+    assert trees.differing(wanted, trees.snapshot_of_disk(bench.tree(machine))) == []
+    assert outcome.warnings == []
+    assert bench.verify(machine, snapshot) == []
+    # What is captured of it again is the same manifest, byte for byte.
+    bench.capture(machine, f"{machine}_{snapshot}", parent=snapshot)
+    assert isinstance(bench.last_store, CountingStore)
+    assert bench.last_store.names == ["root"]
+
+
 @given(changes=st.lists(CHANGES, min_size=2, max_size=3))
-@settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@bounded
 def test_a_manifest_that_was_patched_is_the_one_that_a_capture_without_memory_makes(
-    changes: list[list[Action]],
+    changes: list[list[Change]],
 ) -> None:
     directory = Path(tempfile.mkdtemp(prefix="pf-random-"))
     try:
@@ -156,14 +111,14 @@ def test_a_manifest_that_was_patched_is_the_one_that_a_capture_without_memory_ma
         trees.remove(directory)
 
 
-def patch_and_compare(bench: Bench, changes: list[list[Action]]) -> None:
+def patch_and_compare(bench: Bench, changes: list[list[Change]]) -> None:
     tree = bench.make("pod")
     for number in range(30):
         (tree / f"steady{number % 5}").mkdir(exist_ok=True)
         (tree / f"steady{number % 5}/{number}").write_bytes(b"%d" % number)
     parent = None
-    for number, actions in enumerate(changes):
-        apply(actions, tree)
+    for number, several in enumerate(changes):
+        apply(several, tree)
         bench.capture("pod", f"snap_{number}", parent=parent)
         parent = f"snap_{number}"
         elsewhere = os.fsencode(bench.base / f"state-{number}")
@@ -172,3 +127,4 @@ def patch_and_compare(bench: Bench, changes: list[list[Action]]) -> None:
         assert isinstance(store, CountingStore)
         assert store.names == ["root"]
         assert load_root(store, f"whole_{number}").pages == load_root(store, parent).pages
+        wait_for_a_new_ctime(bench.base)

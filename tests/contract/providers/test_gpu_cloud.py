@@ -10,7 +10,7 @@ import pytest
 from podferry.adapters.providers.registry import ProviderAdapter
 from podferry.domain import errors
 from podferry.ports.gpu_cloud import ViewState
-from tests.contract.providers.machines import WANTED, a_launch, cheapest, end, wait_for
+from tests.contract.providers.machines import OVER, WANTED, a_launch, cheapest, end, wait_for
 from tests.contract.providers.simulation import Simulation, wait_until
 
 NOT_UP_YET = {ViewState.PROVISIONING, ViewState.STARTING}
@@ -19,6 +19,7 @@ Call = Callable[[ProviderAdapter], object]
 SAFE_CALLS: dict[str, Call] = {
     "list_offers": lambda cloud: cloud.list_offers(WANTED),
     "find": lambda cloud: cloud.find("pf-00000000-0000000000000"),
+    "list_machines": lambda cloud: cloud.list_machines(),
     "get": lambda cloud: cloud.get("27182818"),
     "give_up": lambda cloud: cloud.give_up("27182818"),
 }
@@ -312,6 +313,22 @@ def test_find_reads_every_page_and_sees_doubles(
 
     assert {view.provider_id for view in cloud.find(launch.stamp)} == doubles
     assert other not in doubles
+
+
+def test_the_whole_list_has_every_machine_with_its_stamp_on_every_page(
+    simulation: Simulation, cloud: ProviderAdapter
+) -> None:
+    if simulation.has_fault("page_size"):
+        simulation.set_faults(page_size=1)
+    launches = [a_launch(cloud) for _ in range(3)]
+    made = {cloud.create(launch): launch.stamp for launch in launches}
+
+    listed = {view.provider_id: view.stamp for view in cloud.list_machines()}
+    assert made.items() <= listed.items()
+    for provider_id in made:
+        end(cloud, provider_id)
+    standing = {v.provider_id for v in cloud.list_machines() if v.state not in OVER}
+    assert not made.keys() & standing
 
 
 def test_case_p13_a_boot_that_fails_is_shown_and_can_be_cleared_away(

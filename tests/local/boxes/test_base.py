@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from local.boxes.base import BaseBuildError, ImageNotFoundError, check_image, ensure_base
+from local.boxes.base import (
+    BaseBuildError,
+    ImageNotFoundError,
+    check_image,
+    ensure_base,
+    remove_unused_bases,
+)
+from local.boxes.spec import BoxSpec, Isolation
 
 
 def test_the_base_is_built_once_and_kept(base):
@@ -30,6 +37,20 @@ def test_two_builders_at_once_make_one_base(tmp_path):
         thread.join()
     assert found[0] == found[1]
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == [found[0]]
+
+
+def test_bases_that_no_box_was_started_on_are_removed_and_the_present_one_stays(tmp_path):
+    present = ensure_base(tmp_path / "cache")
+    names = ("base-used", "base-old", "base-older.unfinished", "box-probe-1")
+    used, old, half, other = (tmp_path / "cache" / name for name in names)
+    for directory in (used, old, half, other):
+        (directory / "etc").mkdir(parents=True)
+    box = BoxSpec(tmp_path / "box", used, Isolation.ROOT, ("/bin/true",))
+    box.directory.mkdir()
+    assert sorted(remove_unused_bases(tmp_path / "cache", [box.save()])) == [old, half]
+    assert {p for p in present.parent.iterdir() if p.is_dir()} == {present, used, other}
+    assert remove_unused_bases(tmp_path / "cache", []) == [used]
+    assert remove_unused_bases(tmp_path / "nothing", []) == []
 
 
 def test_the_base_keeps_the_layout_of_the_host(base):

@@ -178,7 +178,7 @@ def test_an_object_has_one_of_our_names(agent: Agent, name: str) -> None:
 def test_a_finished_capture_is_noted_once_and_may_be_handed_in_again(agent: Agent) -> None:
     snapshot = an_open_snapshot(agent.deployment, pod_of(agent).id)
     body = {**message("commit.request"), "snapshot_id": snapshot.id}
-    assert [agent.post("commit", body).json for _ in range(2)] == [{}, {}]
+    assert [agent.post("commit", body).json for _ in range(2)] == [{"is_settled": True}] * 2
     stored = agent.deployment.ports.store.get(Snapshot, snapshot.id)
     assert stored.state == SnapshotState.CAPTURED
     assert stored.summary["torn"] == ["/workspace/db.sqlite"]

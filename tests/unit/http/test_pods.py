@@ -150,9 +150,12 @@ def test_a_deleted_pod_leaves_the_list_and_deleting_twice_is_one_deletion(user: 
     assert user.get(f"/v1/pods/{pod_id}").json["state"] == "deleted"
 
 
-def test_a_running_pod_cannot_be_deleted(user: User) -> None:
-    reply = user.delete(f"/v1/pods/{a_running_pod(user)}")
+def test_a_running_pod_is_not_deleted_but_must_be_stopped_first(user: User) -> None:
+    pod_id = a_running_pod(user)
+    reply = user.delete(f"/v1/pods/{pod_id}")
     assert (reply.status, reply.code) == (409, "wrong_state")
+    assert "is running; stop it first" in reply.json["detail"]
+    assert user.get(f"/v1/pods/{pod_id}").json["state"] == "running"
 
 
 def test_events_tell_what_happened_and_why(user: User) -> None:

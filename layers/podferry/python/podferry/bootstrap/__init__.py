@@ -12,12 +12,18 @@ from podferry.domain.operation import OperationKind
 from podferry.domain.snapshot import SnapshotKind
 from podferry.services.accounts import Accounts
 from podferry.services.agent.heartbeat import Heartbeat
+from podferry.services.agent.notice import TakeNotice
 from podferry.services.agent.objects import RecordCapture, SignDownloads, SignUploads
 from podferry.services.agent.output import AppendOutput
 from podferry.services.agent.register import RegisterAgent
+from podferry.services.agent.saves import AskSave
 from podferry.services.browse import Browse
 from podferry.services.cancel import CancelOperation
 from podferry.services.commands import GiveCommand
+from podferry.services.garbage.bury import BuryDead
+from podferry.services.garbage.collect import CollectGarbage
+from podferry.services.garbage.forget import ForgetRows
+from podferry.services.garbage.sweep import SweepObjects
 from podferry.services.giving_up import GiveUp
 from podferry.services.idempotency import GuardedStore, Replies
 from podferry.services.identify import Identify
@@ -34,9 +40,23 @@ from podferry.services.move.steps import CheckTarget, FailMove, FinishMove, RunH
 from podferry.services.move_pod import MovePod
 from podferry.services.operations import Operations
 from podferry.services.pods import ChangePod, CreatePod, DeletePod
+from podferry.services.proof.ask import AskProof
+from podferry.services.proof.prove import FailProof, ProveSnapshot
 from podferry.services.reconcile import Reconcile
 from podferry.services.records import Records
+from podferry.services.recover.ghosts import SweepGhosts
+from podferry.services.recover.leftovers import FollowLost, NoteReturn
+from podferry.services.recover.losses import FindLosses
+from podferry.services.recover.notices import AnswerNotices
+from podferry.services.recover.seal import SealLoss
+from podferry.services.recover.sweep import Sweep
 from podferry.services.run_command import RunCommand
+from podferry.services.save_pod import SavePod
+from podferry.services.saves.autosave import Autosave
+from podferry.services.saves.begin import BeginSave
+from podferry.services.saves.end import EndSave
+from podferry.services.saves.settle import SettleSave
+from podferry.services.saves.thin import ThinSaves
 from podferry.services.ssh_keys import SshKeys
 from podferry.services.start_pod import StartPod
 from podferry.services.stop.capture import BeginStop, CaptureSnapshot, Quiesce
@@ -79,6 +99,14 @@ class Application:
     def give_up(self) -> GiveUp:
         ports = self.ports
         return GiveUp(self.records, self.operations, ports.clouds, ports.signals)
+
+    @cached_property
+    def begin_save(self) -> BeginSave:
+        return BeginSave(self.records)
+
+    @cached_property
+    def end_save(self) -> EndSave:
+        return EndSave(self.records)
 
     # Identity and account
 
@@ -137,8 +165,13 @@ class Application:
         return MovePod(self.records, self.operations)
 
     @cached_property
+    def save_pod(self) -> SavePod:
+        return SavePod(self.records, self.begin_save)
+
+    @cached_property
     def cancel_operation(self) -> CancelOperation:
-        return CancelOperation(self.records, self.operations, self.ports.workflows)
+        workflows = self.ports.workflows
+        return CancelOperation(self.records, self.operations, workflows, self.end_save)
 
     @cached_property
     def run_command(self) -> RunCommand:
@@ -152,7 +185,12 @@ class Application:
 
     @cached_property
     def heartbeat(self) -> Heartbeat:
-        return Heartbeat(self.records, self.ports.workflows)
+        returned = NoteReturn(self.records, self.operations, self.ports.signals)
+        return Heartbeat(self.records, self.ports.workflows, self.end_save, returned)
+
+    @cached_property
+    def take_notice(self) -> TakeNotice:
+        return TakeNotice(self.records, self.begin_save)
 
     @cached_property
     def sign_uploads(self) -> SignUploads:
@@ -164,7 +202,13 @@ class Application:
 
     @cached_property
     def record_capture(self) -> RecordCapture:
-        return RecordCapture(self.records)
+        begin, end = self.begin_save, self.end_save
+        settle = SettleSave(self.records, self.verify_snapshot, begin, end)
+        return RecordCapture(self.records, settle)
+
+    @cached_property
+    def ask_save(self) -> AskSave:
+        return AskSave(self.records, self.begin_save)
 
     @cached_property
     def append_output(self) -> AppendOutput:
@@ -223,7 +267,7 @@ class Application:
 
     @cached_property
     def begin_stop(self) -> BeginStop:
-        return BeginStop(self.records, self.operations)
+        return BeginStop(self.records, self.operations, self.end_save)
 
     @cached_property
     def quiesce(self) -> Quiesce:
@@ -282,12 +326,51 @@ class Application:
     def fail_move(self) -> FailMove:
         return FailMove(self.records, self.operations)
 
+    # Restore drill
+
+    @cached_property
+    def ask_proof(self) -> AskProof:
+        return AskProof(self.records, self.operations)
+
+    @cached_property
+    def prove_snapshot(self) -> ProveSnapshot:
+        objects, verify = self.ports.objects, self.verify_snapshot
+        return ProveSnapshot(self.records, self.operations, objects, verify)
+
+    @cached_property
+    def fail_proof(self) -> FailProof:
+        return FailProof(self.records, self.operations, self.ports.signals)
+
     # Background
 
     @cached_property
     def reconcile(self) -> Reconcile:
         ports = self.ports
         return Reconcile(self.records, self.operations, ports.workflows, ports.signals)
+
+    @cached_property
+    def autosave(self) -> Autosave:
+        thin, signals = ThinSaves(self.records), self.ports.signals
+        return Autosave(self.records, self.begin_save, self.end_save, thin, signals)
+
+    @cached_property
+    def sweep(self) -> Sweep:
+        signals, clouds = self.ports.signals, self.ports.clouds
+        seal = SealLoss(self.records, self.operations, self.end_save, self.give_up)
+        deployment = self.ports.deployment_id
+        return Sweep(
+            AnswerNotices(self.records, self.move_pod, self.stop_pod, signals),
+            FindLosses(self.records, self.give_up, seal, signals),
+            FollowLost(self.records, self.give_up, signals),
+            SweepGhosts(self.records, self.operations, clouds, signals, deployment),
+        )
+
+    @cached_property
+    def collect_garbage(self) -> CollectGarbage:
+        records = self.records
+        sweep = SweepObjects(records, self.ports.objects, self.verify_snapshot)
+        signals = self.ports.signals
+        return CollectGarbage(records, BuryDead(records), sweep, ForgetRows(records), signals)
 
 
 @cache

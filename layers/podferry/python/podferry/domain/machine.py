@@ -5,8 +5,10 @@
                     v
                  unknown (the create call was cut off)          any ─> lost (proven gone, unasked)
 
-`released` and `lost` are the provider's word, never ours. A machine that was `ready` holds data of
-its pod; `Clearance` says on what ground it may be given up all the same.
+`released` and `lost` are the provider's word, never ours: a machine that was only silent for too
+long is `terminating` until it is proven gone, and so is a lost one that dials in again. A machine
+that was `ready` holds data of its pod; `Clearance` says on what ground it may be given up all the
+same.
 """
 
 from dataclasses import dataclass, field
@@ -46,6 +48,31 @@ class Clearance(StrEnum):
     CAPTURES_VERIFIED = "captures_verified"
     LOSS_ACCEPTED = "loss_accepted"
     PROVEN_GONE = "proven_gone"
+    DECLARED_LOST = "declared_lost"
+    """Silent for long, and its provider does not say that it runs: see `domain/loss.py`."""
+
+
+class NoticeKind(StrEnum):
+    """What a machine was told about its end."""
+
+    RECLAIM = "reclaim"
+    MAINTENANCE = "maintenance"
+    SHUTDOWN = "shutdown"
+    """Its first process was told to end, for whatever reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """The machine is about to go, by what its agent learned on it."""
+
+    kind: NoticeKind
+    source: str
+    at: datetime
+    deadline_at: datetime | None = None
+    """When it ends at the latest, if that was said."""
+    answers: int = 0
+    """Of maintenance: how often the pod began to leave the machine."""
+    answered_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +118,7 @@ class Machine(Entity):
     facts: dict[str, Any] = field(default_factory=dict)
     looked_at: datetime | None = None
     """When the provider was last asked about it."""
+    notice: Notice | None = None
     missing_since: datetime | None = None
     """First complete listing in a row that did not show it."""
 

@@ -1,4 +1,6 @@
-"""Operations: one launch, start, stop or move; one workflow execution; progress and a result.
+"""Operations: one launch, start, stop, move, save or recovery; progress and a result.
+
+All but a save are carried by one workflow execution.
 
 running ─> succeeded | failed | cancelled
 """
@@ -10,6 +12,7 @@ from typing import Any, ClassVar
 
 from podferry.domain.entity import Entity
 from podferry.domain.offer import Offer, Requirements
+from podferry.domain.proof import ProofMode
 
 
 class OperationKind(StrEnum):
@@ -17,6 +20,13 @@ class OperationKind(StrEnum):
     START = "start"
     STOP = "stop"
     MOVE = "move"
+    SAVE = "save"
+    RECOVER = "recover"
+    VERIFY = "verify"
+    """A start that nobody asked for: the pod's machine was lost."""
+
+
+STARTS = frozenset({OperationKind.LAUNCH, OperationKind.START, OperationKind.RECOVER})
 
 
 class OperationState(StrEnum):
@@ -31,6 +41,8 @@ class Cause(StrEnum):
 
     USER = "user"
     ADMIN = "admin"
+    RECLAIM = "reclaim"
+    MAINTENANCE = "maintenance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +76,8 @@ class Operation(Entity):
     """Task token of the parent's workflow, answered when this operation ends."""
     halves: tuple[str, ...] = ()
     """Of a move: the ids of its stop and its start."""
+    label: str | None = None
+    """Of a save: what its user calls it."""
     offers: tuple[Offer, ...] = ()
     """Candidates still to try, best first."""
     offers_listed_at: datetime | None = None
@@ -72,7 +86,9 @@ class Operation(Entity):
     """The machine that it rents or gives up."""
     environment_snapshot_id: str | None = None
     volume_snapshot_id: str | None = None
-    """Snapshots to restore (start) or captured (stop)."""
+    """Snapshots to restore (start), captured (stop) or verified."""
+    proof_mode: ProofMode | None = None
+    """Of a verification."""
     is_verified: bool = False
     """Of a stop: the captures named above are proven; only they may become heads."""
     lost: tuple[str, ...] = ()
@@ -82,7 +98,7 @@ class Operation(Entity):
     is_point_of_no_return: bool = False
     """A stop whose heads are moved can no longer be cancelled."""
     assessments: int = 0
-    """How often a stop that went wrong was looked at; bounds the ways back to the gate."""
+    """How often this execution looked at a stop that went wrong; bounds its ways to the gate."""
     turned_back: dict[str, Any] | None = None
     """The error for which a stop turned back; from then on it only undoes what it did."""
     milestones: tuple[Milestone, ...] = ()

@@ -1,24 +1,25 @@
 """The pod: an environment and a volume, and how to run them; it outlives machines.
 
     launching ─> restoring ─> running ─> stopping ─> stopped ─> deleted
-      │  ^                                  │           │
-      v  │                                  │           v
-    waiting_for_capacity                    │       launching
+      │  ^                     │            │           │
+      v  │                     v            │           v
+    waiting_for_capacity   recovering       │       launching
                                             v
-      a failed launch goes to stopped, a failed stop goes back to running
+      a failed launch goes to stopped, a failed stop goes back to running; `recovering` goes on
+      as a launch, and a pod that is not to be started again goes from running to stopped
 
 `desired` is what the user wants; `state` is what is. Every step of a workflow re-checks `desired`
 in its own conditional write, so that a cancel always wins.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from podferry.domain.entity import Entity
 from podferry.domain.errors import WrongStateError
-from podferry.domain.offer import HostFailure, Requirements
+from podferry.domain.offer import HostFailure, Offer, Requirements
 
 
 class PodState(StrEnum):
@@ -26,6 +27,7 @@ class PodState(StrEnum):
     WAITING_FOR_CAPACITY = "waiting_for_capacity"
     RESTORING = "restoring"
     RUNNING = "running"
+    RECOVERING = "recovering"
     STOPPING = "stopping"
     STOPPED = "stopped"
     DELETED = "deleted"
@@ -37,13 +39,23 @@ class Desired(StrEnum):
     DELETED = "deleted"
 
 
+class OnReclaim(StrEnum):
+    """What becomes of a pod whose machine is lost without being asked for."""
+
+    RESTART = "restart"
+    STOP = "stop"
+
+
 ALLOWED_MOVES: dict[PodState, frozenset[PodState]] = {
     PodState.LAUNCHING: frozenset(
         {PodState.WAITING_FOR_CAPACITY, PodState.RESTORING, PodState.STOPPED}
     ),
     PodState.WAITING_FOR_CAPACITY: frozenset({PodState.LAUNCHING, PodState.STOPPED}),
     PodState.RESTORING: frozenset({PodState.LAUNCHING, PodState.RUNNING, PodState.STOPPED}),
-    PodState.RUNNING: frozenset({PodState.STOPPING}),
+    PodState.RUNNING: frozenset({PodState.STOPPING, PodState.RECOVERING, PodState.STOPPED}),
+    PodState.RECOVERING: frozenset(
+        {PodState.LAUNCHING, PodState.WAITING_FOR_CAPACITY, PodState.STOPPED}
+    ),
     PodState.STOPPING: frozenset({PodState.RUNNING, PodState.STOPPED}),
     PodState.STOPPED: frozenset({PodState.LAUNCHING, PodState.DELETED}),
     PodState.DELETED: frozenset(),
@@ -57,6 +69,37 @@ class Failure:
     code: str
     detail: str
     at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredFrom:
+    """What was left of the volume when the pod's machine was lost."""
+
+    snapshot_id: str | None
+    """`None` if it had never been saved."""
+    saved_at: datetime | None
+    lost_at: datetime
+    """When the machine was last heard from."""
+    torn: tuple[str, ...] = ()
+    """Files that may be half written in that save."""
+
+    @property
+    def age_seconds(self) -> float | None:
+        """How much of the pod's work may be missing."""
+        if self.saved_at is None:
+            return None
+        return max(0.0, (self.lost_at - self.saved_at).total_seconds())
+
+    def as_result(self) -> dict[str, Any]:
+        """As operations and events tell it."""
+        return {
+            "snapshot_id": self.snapshot_id,
+            "age_seconds": self.age_seconds,
+            "torn": list(self.torn),
+        }
+
+
+SAVE_INTERVAL_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +138,31 @@ class Pod(Entity):
     operation_id: str | None = None
     """The operation that is at work on the pod."""
     capture_rules: tuple[str, ...] = ()
+    save_interval_seconds: int = SAVE_INTERVAL_SECONDS
+    """Between the beginnings of two background saves while it runs."""
     last_error: Failure | None = None
     failed_hosts: tuple[HostFailure, ...] = ()
+    on_reclaim: OnReclaim = OnReclaim.RESTART
+    recoveries: tuple[datetime, ...] = ()
+    """When it was started again by itself, as far as that still counts."""
+    recovered_from: RecoveredFrom | None = None
+    """Set by the loss of its machine, until a stop captures its volume again."""
     started_at: datetime | None = None
 
     @property
     def is_active(self) -> bool:
         return self.state not in {PodState.STOPPED, PodState.DELETED}
+
+
+KEPT_HOST_FAILURES = 20
+
+
+def avoid_host(pod: Pod, offer: Offer, now: datetime) -> Pod:
+    """The pod, not to be put on the offer's host again for a while."""
+    if offer.host is None:
+        return pod
+    failure = HostFailure(provider=offer.provider, host=offer.host, at=now)
+    return replace(pod, failed_hosts=(*pod.failed_hosts, failure)[-KEPT_HOST_FAILURES:])
 
 
 def check_move(pod: Pod, target: PodState) -> None:

@@ -1,8 +1,10 @@
 """Snapshots: what the engine commits, a manifest over content-addressed packs.
 
-    open ─> captured ─> committed          open, captured ─> abandoned
+    open ─> captured ─> committed ─> deleted          open, captured ─> abandoned ─> deleted
 
-`captured` is the agent's word; `committed` is ours, after verification. Committed is final.
+`captured` is the agent's word; `committed` is ours, after verification. What is committed never
+changes; when it is expired and nothing points to it, the garbage collector deletes it. A deleted
+snapshot cannot be used; objects that others need still lie under it.
 """
 
 from dataclasses import dataclass, field
@@ -11,6 +13,9 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from podferry.domain.entity import Entity
+from podferry.domain.garbage import Mark, Sweep
+from podferry.domain.proof import Proof
+from podferry.domain.saving import SaveKind
 
 
 class SnapshotKind(StrEnum):
@@ -23,6 +28,7 @@ class SnapshotState(StrEnum):
     CAPTURED = "captured"
     COMMITTED = "committed"
     ABANDONED = "abandoned"
+    DELETED = "deleted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,17 +52,46 @@ class Snapshot(Entity):
     pod_id: str
     machine_id: str
     epoch: int
-    operation_id: str
+    operation_id: str | None
+    """`None` for a background save: nobody asked for it."""
     parent_id: str | None
+    save_kind: SaveKind = SaveKind.STOP
+    label: str | None = None
+    """What its user calls it; a save with a label is kept."""
     state: SnapshotState = SnapshotState.OPEN
     root: StoredObject | None = None
     summary: dict[str, Any] = field(default_factory=dict)
     captured_at: datetime | None = None
     committed_at: datetime | None = None
+    proven_objects: int = 0
+    """Of a save that is being verified: how many of its objects are proven."""
+    expired_at: datetime | None = None
+    """When it was thinned out. It stays committed: newer snapshots may need its objects."""
+    proof: Proof | None = None
+    """The newest restore drill that it passed."""
+    mark: Mark | None = None
+    """It was found dead, and waits for the second look."""
+    sweep: Sweep | None = None
+    stem_ids: tuple[str, ...] | None = None
+    """What it hangs from since the row of its parent was dropped."""
 
     @property
     def owner(self) -> str:
-        return self.subject_id
+        """Expired and deleted ones are listed apart, so that the list of a volume stays short."""
+        is_past = self.expired_at is not None or self.state == SnapshotState.DELETED
+        return expired_owner(self.subject_id) if is_past else self.subject_id
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """The snapshots below which objects may lie that it needs; they lead to all such."""
+        if self.stem_ids is not None:
+            return self.stem_ids
+        return () if self.parent_id is None else (self.parent_id,)
+
+
+def expired_owner(subject_id: str) -> str:
+    """Where the expired snapshots of an environment or a volume are listed."""
+    return f"{subject_id}#expired"
 
 
 def object_key(account_id: str, snapshot_id: str, name: str) -> str:

@@ -2,6 +2,7 @@
 
 running      usable: handed over by its start, and its machine was heard from lately
 unreachable  it should be usable, but its machine is silent or no longer ready
+recovering   its machine was lost, and it is started again from its newest saved state
 stopping     a stop or the cancel of a start is under way
 deleting     its user wants it gone and something still has to end first
 """
@@ -22,6 +23,7 @@ class StateWord(StrEnum):
     WAITING_FOR_CAPACITY = "waiting_for_capacity"
     RESTORING = "restoring"
     RUNNING = "running"
+    RECOVERING = "recovering"
     UNREACHABLE = "unreachable"
     STOPPING = "stopping"
     STOPPED = "stopped"
@@ -29,7 +31,15 @@ class StateWord(StrEnum):
     DELETED = "deleted"
 
 
-_STARTING = frozenset({PodState.LAUNCHING, PodState.WAITING_FOR_CAPACITY, PodState.RESTORING})
+_STARTING = frozenset(
+    {
+        PodState.LAUNCHING,
+        PodState.WAITING_FOR_CAPACITY,
+        PodState.RESTORING,
+        PodState.RECOVERING,
+    }
+)
+_UNDER_WAY = frozenset({PodState.LAUNCHING, PodState.RESTORING})
 
 
 def state_word(
@@ -44,12 +54,21 @@ def state_word(
         return StateWord.DELETED
     if pod.desired == Desired.DELETED:
         return StateWord.DELETING
-    if pod.state in _STARTING and _is_withdrawn(pod, operation):
-        return StateWord.STOPPING
+    if pod.state in _STARTING:
+        return _starting_word(pod, operation)
     if pod.state == PodState.STOPPED and _is_between_halves(operation):
         return StateWord.LAUNCHING
     if pod.state == PodState.RUNNING and not _is_usable(pod, machine, pulse, now):
         return StateWord.UNREACHABLE
+    return StateWord(pod.state.value)
+
+
+def _starting_word(pod: Pod, operation: Operation | None) -> StateWord:
+    if _is_withdrawn(pod, operation):
+        return StateWord.STOPPING
+    is_recovery = operation is not None and operation.kind == OperationKind.RECOVER
+    if is_recovery and pod.state in _UNDER_WAY:
+        return StateWord.RECOVERING
     return StateWord(pod.state.value)
 
 

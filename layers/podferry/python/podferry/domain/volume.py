@@ -1,10 +1,11 @@
 """Volumes and environments: what a pod is made of when no machine runs it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar
 
 from podferry.domain.entity import Entity
+from podferry.domain.saving import Saving
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,15 @@ class Volume(Entity):
     head: str | None = None
     """Snapshot id of the newest save."""
     saved_at: datetime | None = None
+    """The head has everything that was written before this moment."""
     size_bytes: int = 0
+    saving: Saving = field(default_factory=Saving)
+    thinned_at: datetime | None = None
+    """When its older saves were last looked through."""
+
+    def saving_by(self, epoch: int) -> Saving:
+        """How the saves of this epoch's machine go."""
+        return self.saving if self.saving.epoch == epoch else Saving(epoch=epoch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,11 @@ from typing import Protocol
 from podferry.ports.surroundings import Clock
 from podferry.services.accounts import Accounts
 from podferry.services.agent.heartbeat import Heartbeat
+from podferry.services.agent.notice import TakeNotice
 from podferry.services.agent.objects import RecordCapture, SignDownloads, SignUploads
 from podferry.services.agent.output import AppendOutput
 from podferry.services.agent.register import RegisterAgent
+from podferry.services.agent.saves import AskSave
 from podferry.services.browse import Browse
 from podferry.services.cancel import CancelOperation
 from podferry.services.idempotency import Replies
@@ -16,7 +18,9 @@ from podferry.services.keys import Keys
 from podferry.services.market import Market
 from podferry.services.move_pod import MovePod
 from podferry.services.pods import ChangePod, CreatePod, DeletePod
+from podferry.services.proof.ask import AskProof
 from podferry.services.run_command import RunCommand
+from podferry.services.save_pod import SavePod
 from podferry.services.ssh_keys import SshKeys
 from podferry.services.start_pod import StartPod
 from podferry.services.stop_pod import StopPod
@@ -41,6 +45,10 @@ class UseCases(Protocol):
     def stop_pod(self) -> StopPod: ...
     @property
     def move_pod(self) -> MovePod: ...
+    @property
+    def save_pod(self) -> SavePod: ...
+    @property
+    def ask_proof(self) -> AskProof: ...
     @property
     def cancel_operation(self) -> CancelOperation: ...
     @property
@@ -67,5 +75,9 @@ class UseCases(Protocol):
     def sign_downloads(self) -> SignDownloads: ...
     @property
     def record_capture(self) -> RecordCapture: ...
+    @property
+    def ask_save(self) -> AskSave: ...
+    @property
+    def take_notice(self) -> TakeNotice: ...
     @property
     def append_output(self) -> AppendOutput: ...

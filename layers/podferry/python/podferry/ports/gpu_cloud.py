@@ -100,6 +100,13 @@ class GpuCloud(Protocol):
             ProviderBusyError, ProviderRefusedError.
         """
 
+    def list_machines(self) -> list[MachineView]:
+        """Every machine in the provider's complete listing, whoever made it with this key.
+
+        Raises:
+            ProviderBusyError, ProviderRefusedError.
+        """
+
     def get(self, provider_id: str) -> MachineView:
         """One machine; `state` is `gone` only if the provider says so or has no such machine.
 

@@ -1,6 +1,8 @@
 """Where snapshots are kept: one bucket for environments, one for volumes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from podferry.domain.snapshot import SnapshotKind
@@ -22,8 +24,17 @@ class ObjectFacts:
     sha256: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class ListedObject:
+    """An object as a listing shows it."""
+
+    key: str
+    size: int
+    stored_at: datetime
+
+
 class SnapshotObjects(Protocol):
-    """Objects are written once, by agents, through signed URLs; we only read and sign.
+    """Objects are written once, by agents, through signed URLs; we read, sign and at last delete.
 
     All methods may be called any number of times; none waits for an agent.
     """
@@ -42,6 +53,27 @@ class SnapshotObjects(Protocol):
 
         Raises:
             SnapshotMissingError: no such object.
+        """
+
+    def hashed(self, kind: SnapshotKind, key: str) -> ObjectFacts:
+        """Size and SHA-256 of the bytes themselves, which are all read; none are kept in memory.
+
+        Raises:
+            SnapshotMissingError: no such object.
+        """
+
+    def listed(
+        self, kind: SnapshotKind, prefix: str, after: str | None, limit: int
+    ) -> Sequence[ListedObject]:
+        """Up to `limit` (1,000 at most) objects below `prefix`, in the order of their keys.
+
+        It begins behind the key `after`. Fewer than `limit` are the last ones.
+        """
+
+    def delete(self, kind: SnapshotKind, keys: Sequence[str]) -> None:
+        """None of these (1,000 at most) can be read or listed any more; absent ones are no error.
+
+        Only the garbage collector has the right to it.
         """
 
 

@@ -10,6 +10,7 @@ class Workflow(StrEnum):
     LAUNCH = "launch"
     STOP = "stop"
     MOVE = "move"
+    PROOF = "proof"
 
 
 class ExecutionStatus(StrEnum):

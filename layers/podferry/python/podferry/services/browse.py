@@ -11,6 +11,7 @@ from podferry.domain.event import Event
 from podferry.domain.machine import Machine, Pulse
 from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod, PodState
+from podferry.domain.saving import SaveState, Saving, save_state
 from podferry.domain.snapshot import Snapshot, SnapshotState
 from podferry.domain.state_word import StateWord, state_word
 from podferry.domain.volume import Environment, Volume
@@ -39,8 +40,21 @@ class WholePod:
     running: RunningPart
     environment: Environment
     volume: Volume
+    last_save: Snapshot | None
+    """What the next start restores: the head of the volume."""
     progress: dict[str, Progress]
     """Of the operation at work on it, by step."""
+
+    @property
+    def saving(self) -> Saving:
+        """How the saves by the machine that it runs on go."""
+        machine = self.running.machine
+        return Saving() if machine is None else self.volume.saving_by(machine.epoch)
+
+    @property
+    def save_state(self) -> SaveState:
+        is_running = self.running.pod.state == PodState.RUNNING
+        return save_state(self.saving, self.volume.head, is_running=is_running)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +80,12 @@ class Browse:
     def whole_pod(self, account_id: str, pod_id: str) -> WholePod:
         pod = self.pod(account_id, pod_id)
         running = self.running_part(pod)
+        volume = self.store.get(Volume, pod.volume_id)
         return WholePod(
             running=running,
             environment=self.store.get(Environment, pod.environment_id),
-            volume=self.store.get(Volume, pod.volume_id),
+            volume=volume,
+            last_save=None if volume.head is None else self.store.find(Snapshot, volume.head),
             progress={} if running.operation is None else self.progress(running.operation),
         )
 
@@ -130,7 +146,7 @@ class Browse:
     def saves(
         self, account_id: str, volume_id: str, *, limit: int, cursor: str | None
     ) -> Page[Snapshot]:
-        """Committed saves of a volume; a page may hold fewer than `limit`."""
+        """Committed saves that have not expired; a page may hold fewer than `limit`."""
         self.volume(account_id, volume_id)
         return self._committed(volume_id, limit, cursor)
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 
 from podferry.domain.command import ENDED, Command
 from podferry.domain.errors import WrongStateError
-from podferry.domain.operation import Operation, OperationKind, OperationState
-from podferry.domain.pod import Desired
+from podferry.domain.operation import STARTS, Operation, OperationKind, OperationState
+from podferry.domain.pod import Desired, Pod
 from podferry.ports.store import Change, Update
 from podferry.ports.workflows import Workflows
 from podferry.services.operations import Operations
 from podferry.services.records import Records
+from podferry.services.saves.end import EndSave
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class CancelOperation:
     records: Records
     operations: Operations
     workflows: Workflows
+    saves: EndSave
 
     def ask(self, account_id: str, operation_id: str) -> Operation:
         """Mark the operation and wake the step that waits; doing it twice is one cancel.
@@ -30,6 +32,9 @@ class CancelOperation:
             WrongStateError: it ended, or its effect can no longer be undone.
         """
         operation = self.records.get_own(Operation, account_id, operation_id)
+        if operation.kind == OperationKind.SAVE:
+            self.saves.cancel(operation)
+            return self.operations.load(operation_id)
         self._mark(operation.id)
         for half in operation.halves:
             if self.records.store.find(Operation, half) is not None:
@@ -53,12 +58,9 @@ class CancelOperation:
             if operation.is_cancel_asked:
                 return []
             pod = self.operations.pod_of(operation)
-            desired = Desired.RUNNING
-            if operation.kind in {OperationKind.LAUNCH, OperationKind.START}:
-                desired = Desired.STOPPED
             return [
                 Update(replace(operation, is_cancel_asked=True)),
-                Update(replace(pod, desired=desired)),
+                *_wish(pod, operation),
                 self.records.pod_event(pod, "operation.cancel_asked", operation),
             ]
 
@@ -78,3 +80,11 @@ class CancelOperation:
                 self.workflows.fail(
                     command.task_token, "OperationCancelledError", "cancelled by the user"
                 )
+
+
+def _wish(pod: Pod, operation: Operation) -> list[Change]:
+    """What its user wants of the pod, if the operation is one that moves it."""
+    if operation.kind == OperationKind.VERIFY:
+        return []
+    desired = Desired.STOPPED if operation.kind in STARTS else Desired.RUNNING
+    return [Update(replace(pod, desired=desired))]

@@ -26,9 +26,17 @@ class Proof(StrEnum):
     """How sure it is that a machine is gone."""
 
     NONE = "none"
+    NO_ANSWER = "no_answer"
+    """The provider cannot say, or does not."""
+    HALTED = "halted"
+    """The provider has it and says that it does not run."""
     MISSING = "missing"
     """One listing does not show it; one more, later, would prove it."""
     GONE = "gone"
+
+
+_PROVES_NOTHING = frozenset({Proof.NO_ANSWER, Proof.HALTED})
+_HALTED = frozenset({ViewState.STOPPED, ViewState.FAILED, ViewState.LOST})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +99,7 @@ class GiveUp:
             return []
         try:
             cloud = self.clouds.get(machine.offer.provider)
-            return [v.provider_id for v in cloud.find(machine.stamp) if not _is_over(v, cloud)]
+            return [v.provider_id for v in cloud.find(machine.stamp) if not is_over(v, cloud)]
         except CloudError:
             self.signals.count("GiveUpLookFailed")
             return []
@@ -116,29 +124,35 @@ class GiveUp:
 
     def proof(self, machine: Machine) -> Proof:
         """What the provider's word, or two listings some time apart, prove of the machine."""
+        word = self.word(machine)
+        return Proof.NONE if word in _PROVES_NOTHING else word
+
+    def word(self, machine: Machine) -> Proof:
+        """Like `proof`, and of what proves nothing how it looks."""
         if machine.provider_id is None and machine.requested_at is None:
             return Proof.GONE  # No create call was made for it.
         try:
             return self._look_at(machine, self.clouds.get(machine.offer.provider))
         except CloudError:
             self.signals.count("GiveUpLookFailed")
-            return Proof.NONE
+            return Proof.NO_ANSWER
 
     def _look_at(self, machine: Machine, cloud: GpuCloud) -> Proof:
         if machine.provider_id is None:
             return self._count_listings(machine, cloud)
         view = cloud.get(machine.provider_id)
-        if not _is_over(view, cloud):
+        if not is_over(view, cloud):
             self._note_missing(machine, None)
-            return Proof.NONE
-        if view.raw_status == "not_found":
+            return _word_of(view)
+        if view.stamp is None:
+            # Not the provider's word that it ended, only that it finds no such machine.
             return self._count_listings(machine, cloud)
         listed = [v for v in cloud.find(machine.stamp) if v.provider_id != machine.provider_id]
-        return Proof.GONE if all(_is_over(v, cloud) for v in listed) else Proof.NONE
+        return Proof.GONE if all(is_over(v, cloud) for v in listed) else Proof.NONE
 
     def _count_listings(self, machine: Machine, cloud: GpuCloud) -> Proof:
         """Not found counts only when two complete listings, some time apart, agree."""
-        if any(not _is_over(view, cloud) for view in cloud.find(machine.stamp)):
+        if any(not is_over(view, cloud) for view in cloud.find(machine.stamp)):
             self._note_missing(machine, None)
             return Proof.NONE
         now = self.records.now()
@@ -223,10 +237,17 @@ def machine_cost(machine: Machine) -> int:
     return cost_microusd(machine.offer.billing, price, started, machine.released_at)
 
 
-def _is_over(view: MachineView, cloud: GpuCloud) -> bool:
+def is_over(view: MachineView, cloud: GpuCloud) -> bool:
+    """Whether the provider says that the machine has ended and costs nothing any more."""
     if view.state == ViewState.FAILED:
         return cloud.traits.failed_is_final
     return view.state == ViewState.GONE
+
+
+def _word_of(view: MachineView) -> Proof:
+    if view.state == ViewState.UNKNOWN:
+        return Proof.NO_ANSWER
+    return Proof.HALTED if view.state in _HALTED else Proof.NONE
 
 
 def _tries(machine: Machine) -> int:

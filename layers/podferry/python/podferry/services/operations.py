@@ -25,8 +25,10 @@ from podferry.services.records import Records
 WORKFLOW_OF = {
     OperationKind.LAUNCH: Workflow.LAUNCH,
     OperationKind.START: Workflow.LAUNCH,
+    OperationKind.RECOVER: Workflow.LAUNCH,
     OperationKind.STOP: Workflow.STOP,
     OperationKind.MOVE: Workflow.MOVE,
+    OperationKind.VERIFY: Workflow.PROOF,
 }
 
 

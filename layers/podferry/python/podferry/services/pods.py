@@ -3,10 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from podferry.domain.errors import ConflictError, InvalidRequestError
+from podferry.domain.errors import ConflictError, InvalidRequestError, WrongStateError
 from podferry.domain.offer import Requirements
 from podferry.domain.operation import Cause, Operation, OperationKind
-from podferry.domain.pod import Desired, Pod, PodState, RunSpec, check_move
+from podferry.domain.pod import (
+    SAVE_INTERVAL_SECONDS,
+    Desired,
+    OnReclaim,
+    Pod,
+    PodState,
+    RunSpec,
+)
 from podferry.domain.volume import Environment, Volume
 from podferry.ports.store import Change, Create, Update
 from podferry.services.operations import require_idle
@@ -24,17 +31,24 @@ class NewPod:
     volume_id: str | None = None
     """An existing volume; `None` makes a new, empty one."""
     capture_rules: tuple[str, ...] = ()
+    save_interval_seconds: int = SAVE_INTERVAL_SECONDS
+    on_reclaim: OnReclaim = OnReclaim.RESTART
     start: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodChange:
-    """What to change; `None` leaves it. Takes effect at the next start."""
+    """What to change; `None` leaves it.
+
+    It takes effect at the next start; the interval and `on_reclaim` do at once.
+    """
 
     name: str | None = None
     spec: RunSpec | None = None
     requirements: Requirements | None = None
     capture_rules: tuple[str, ...] | None = None
+    save_interval_seconds: int | None = None
+    on_reclaim: OnReclaim | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +85,8 @@ class CreatePod:
             environment_id=environment.id,
             volume_id=volume.id,
             capture_rules=new.capture_rules,
+            save_interval_seconds=new.save_interval_seconds,
+            on_reclaim=new.on_reclaim,
         )
         rows: list[Change] = [Create(environment), self.records.pod_event(pod, "pod.created")]
         write_volume = Create if new.volume_id is None else Update
@@ -132,6 +148,8 @@ class ChangePod:
             capture_rules=(
                 pod.capture_rules if change.capture_rules is None else change.capture_rules
             ),
+            save_interval_seconds=change.save_interval_seconds or pod.save_interval_seconds,
+            on_reclaim=change.on_reclaim or pod.on_reclaim,
         )
         self.records.store.commit(Update(changed), self.records.pod_event(pod, "pod.changed"))
         return self.records.store.get(Pod, pod_id)
@@ -148,7 +166,7 @@ class DeletePod:
 
         Raises:
             NotFoundError: no such pod.
-            WrongStateError: the pod is not stopped.
+            WrongStateError: the pod is not stopped; says to stop it first.
         """
 
         def plan() -> Sequence[Change]:
@@ -156,7 +174,8 @@ class DeletePod:
             if pod.state == PodState.DELETED:
                 return []
             require_idle(pod)
-            check_move(pod, PodState.DELETED)
+            if pod.state != PodState.STOPPED:
+                raise WrongStateError(f"pod {pod.id} is {pod.state}; stop it first, then delete it")
             gone = replace(pod, state=PodState.DELETED, desired=Desired.DELETED)
             return [Update(gone), self.records.pod_event(pod, "pod.deleted")]
 

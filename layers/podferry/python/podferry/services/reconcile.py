@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from podferry.domain.errors import PodferryError
+from podferry.domain.ghost import Ghost
 from podferry.domain.machine import Machine
 from podferry.domain.operation import Operation, execution_name
 from podferry.domain.pod import Pod
@@ -25,7 +26,9 @@ class Reconcile:
 
     def run(self) -> dict[str, int]:
         """Restart what died; switch the schedule off when nothing is left to look after."""
-        listed = list(self.records.store.list_active(Operation))
+        active = self.records.store.list_active(Operation)
+        # A save has no execution: its agent carries it.
+        listed = [operation for operation in active if operation.kind in WORKFLOW_OF]
         restarted = sum(self._look_after(operation) for operation in listed)
         if self._is_quiet():
             self.operations.schedules.disable()
@@ -37,7 +40,7 @@ class Reconcile:
     def _is_quiet(self) -> bool:
         return not any(
             any(True for _ in self.records.store.list_active(kind))
-            for kind in (Operation, Machine, Pod)
+            for kind in (Operation, Machine, Pod, Ghost)
         )
 
     def _look_after(self, operation: Operation) -> bool:
@@ -63,7 +66,8 @@ class Reconcile:
                 return []
             pod = self.operations.pod_of(fresh)
             return [
-                Update(replace(fresh, execution=fresh.execution + 1)),
+                # A stop whose gate kept failing gets its ways to the gate anew.
+                Update(replace(fresh, execution=fresh.execution + 1, assessments=0)),
                 self.records.pod_event(
                     pod, "operation.execution_restarted", fresh, execution=fresh.execution + 1
                 ),

@@ -48,6 +48,22 @@ class Records:
         self, pod: Pod, event_type: str, operation: Operation | None = None, **evidence: Any
     ) -> Create:
         """An event under the pod, to be written together with the change that it tells of."""
+        cause = "user" if operation is None else str(operation.cause)
+        operation_id = None if operation is None else operation.id
+        return self._event(pod, event_type, cause, operation_id, evidence)
+
+    def background_event(self, pod: Pod, event_type: str, **evidence: Any) -> Create:
+        """Like `pod_event`, of something that nobody asked for."""
+        return self._event(pod, event_type, "background", None, evidence)
+
+    def _event(
+        self,
+        pod: Pod,
+        event_type: str,
+        cause: str,
+        operation_id: str | None,
+        evidence: dict[str, Any],
+    ) -> Create:
         return Create(
             Event(
                 id=self.new_id(Event),
@@ -55,8 +71,8 @@ class Records:
                 created_at=self.now(),
                 subject_id=pod.id,
                 type=event_type,
-                cause="user" if operation is None else operation.cause,
-                operation_id=None if operation is None else operation.id,
+                cause=cause,
+                operation_id=operation_id,
                 evidence=evidence,
             )
         )

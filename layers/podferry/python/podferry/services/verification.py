@@ -17,7 +17,7 @@ from podferry.domain.errors import (
 )
 from podferry.domain.manifest import NeededObject, RootManifest, parse_root
 from podferry.domain.snapshot import Snapshot, SnapshotState, object_key
-from podferry.ports.objects import SnapshotObjects
+from podferry.ports.objects import ObjectFacts, SnapshotObjects
 from podferry.services.records import Records
 
 SHARE = 4000
@@ -56,12 +56,19 @@ class VerifySnapshot:
     objects: SnapshotObjects
 
     def run(
-        self, snapshots: Sequence[Snapshot], cursor: Cursor | None, *, trust_parents: bool
+        self,
+        snapshots: Sequence[Snapshot],
+        cursor: Cursor | None,
+        *,
+        trust_parents: bool,
+        share: int = SHARE,
     ) -> Verdict:
         """Verify one share of the snapshots' objects.
 
         With `trust_parents` objects that a committed parent needs are not looked up again: they
-        were proven when it was committed, and nothing but the garbage collector can delete.
+        were proven when it was committed, and nothing but the garbage collector can delete. It is
+        for captures. Without it every object is looked up, and no parent is asked: that of a
+        committed snapshot may be deleted.
 
         Raises:
             SnapshotMissingError: an object is not in the store; names it.
@@ -72,10 +79,10 @@ class VerifySnapshot:
             snapshot = snapshots[index]
             start = at.objects if index == at.snapshot else 0
             todo = self._to_prove(snapshot, trust_parents=trust_parents)
-            share = todo[start : start + SHARE]
-            self._look_up(snapshot, share)
-            if start + len(share) < len(todo):
-                return Verdict(Cursor(index, start + len(share)), len(share))
+            looked_up = todo[start : start + share]
+            self.look_up(snapshot, looked_up)
+            if start + len(looked_up) < len(todo):
+                return Verdict(Cursor(index, start + len(looked_up)), len(looked_up))
         return Verdict(None, sum(1 for _ in snapshots))
 
     def read_root(self, snapshot: Snapshot) -> RootManifest:
@@ -101,8 +108,22 @@ class VerifySnapshot:
             )
         return root
 
+    def look_up(self, snapshot: Snapshot, share: Sequence[NeededObject]) -> None:
+        """Ask the store for size and checksum of each.
+
+        Raises:
+            SnapshotMissingError, SnapshotCorruptError: names the first that is not as recorded.
+        """
+        if not share:
+            return
+        with ThreadPoolExecutor(max_workers=PARALLEL) as pool:
+            for _ in pool.map(partial(self._look_up_one, snapshot), share):
+                pass
+
     def _to_prove(self, snapshot: Snapshot, *, trust_parents: bool) -> list[NeededObject]:
         needed = self.read_root(snapshot).needed
+        if not trust_parents:
+            return list(needed)
         known = self._needed_by_parent(snapshot)
         foreign = [n for n in needed if n.snapshot_id != snapshot.id and n not in known]
         if foreign:
@@ -110,7 +131,7 @@ class VerifySnapshot:
                 f"snapshot {snapshot.id} needs {foreign[0].name} of {foreign[0].snapshot_id}, "
                 "which its parent does not have"
             )
-        return [n for n in needed if not (trust_parents and n in known)]
+        return [n for n in needed if n not in known]
 
     def _needed_by_parent(self, snapshot: Snapshot) -> frozenset[NeededObject]:
         if snapshot.parent_id is None:
@@ -122,13 +143,6 @@ class VerifySnapshot:
             )
         return frozenset(self.read_root(parent).needed)
 
-    def _look_up(self, snapshot: Snapshot, share: Sequence[NeededObject]) -> None:
-        if not share:
-            return
-        with ThreadPoolExecutor(max_workers=PARALLEL) as pool:
-            for _ in pool.map(partial(self._look_up_one, snapshot), share):
-                pass
-
     def _look_up_one(self, snapshot: Snapshot, needed: NeededObject) -> None:
         key = object_key(snapshot.account_id, needed.snapshot_id, needed.name)
         facts = self.objects.facts(snapshot.kind, key)
@@ -136,8 +150,13 @@ class VerifySnapshot:
             raise SnapshotMissingError(
                 f"snapshot {snapshot.id}: {needed.name} of {needed.snapshot_id} is not in the store"
             )
-        if (facts.size, facts.sha256) != (needed.size, needed.sha256):
-            raise SnapshotCorruptError(
-                f"snapshot {snapshot.id}: {needed.name} of {needed.snapshot_id} has "
-                f"{facts.size} bytes and SHA-256 {facts.sha256}, recorded are {needed.size} bytes"
-            )
+        check_facts(snapshot, needed, facts)
+
+
+def check_facts(snapshot: Snapshot, needed: NeededObject, facts: ObjectFacts) -> None:
+    """Raises: SnapshotCorruptError."""
+    if (facts.size, facts.sha256) != (needed.size, needed.sha256):
+        raise SnapshotCorruptError(
+            f"snapshot {snapshot.id}: {needed.name} of {needed.snapshot_id} has "
+            f"{facts.size} bytes and SHA-256 {facts.sha256}, recorded are {needed.size} bytes"
+        )

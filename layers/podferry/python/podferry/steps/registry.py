@@ -15,6 +15,7 @@ from podferry.services.launch.rent import Rent
 from podferry.services.launch.restore import AwaitReady, RestoreSnapshot
 from podferry.services.move.steps import CheckTarget, FailMove, FinishMove, RunHalf
 from podferry.services.operations import Operations
+from podferry.services.proof.prove import FailProof, ProveSnapshot
 from podferry.services.stop.capture import BeginStop, CaptureSnapshot, Quiesce
 from podferry.services.stop.commit import CommitHeads, VerifyCaptures
 from podferry.services.stop.give_up import AwaitGone, FinishStop, GiveUpMachine
@@ -80,6 +81,10 @@ class UseCases(Protocol):
     def finish_move(self) -> FinishMove: ...
     @property
     def fail_move(self) -> FailMove: ...
+    @property
+    def prove_snapshot(self) -> ProveSnapshot: ...
+    @property
+    def fail_proof(self) -> FailProof: ...
 
 
 Step = Callable[[UseCases, Event], Reply | None]
@@ -148,6 +153,8 @@ _SNAPSHOT_STEPS: dict[str, Step] = {
     "CheckSnapshots": lambda app, event: app.check_snapshots.run(_id(event), _cursor(event)),
     "VerifyCaptures": lambda app, event: app.verify_captures.run(_id(event), _cursor(event)),
     "CommitHeads": lambda app, event: app.commit_heads.run(_id(event)),
+    "ProveSnapshot": lambda app, event: app.prove_snapshot.run(_id(event), _cursor(event)),
+    "FailProof": lambda app, event: app.fail_proof.run(_id(event), _error(event)),
 }
 
 STEPS: dict[str, dict[str, Step]] = {

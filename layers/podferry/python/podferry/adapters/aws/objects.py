@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
 from podferry.adapters.aws.errors import aws_errors, code_of
-from podferry.domain.errors import SnapshotMissingError
+from podferry.domain.errors import InternalError, SnapshotMissingError
 from podferry.domain.snapshot import SnapshotKind
-from podferry.ports.objects import ObjectFacts, SignedUpload
+from podferry.ports.objects import ListedObject, ObjectFacts, SignedUpload
 
 if TYPE_CHECKING:
+    from botocore.response import StreamingBody
+
     from podferry.adapters.aws.clients import AwsClients
 
 DEFAULT_EXPIRY = timedelta(minutes=15)
+_PIECE = 1024 * 1024
 _MISSING = {"404", "NoSuchKey", "NotFound"}
 
 
@@ -76,12 +80,48 @@ class S3SnapshotObjects:
 
     def read(self, kind: SnapshotKind, key: str) -> bytes:
         with aws_errors(f"read {key}"):
-            try:
-                return self._clients.s3.get_object(**self._at(kind, key))["Body"].read()
-            except ClientError as error:
-                if code_of(error) in _MISSING:
-                    raise SnapshotMissingError(f"{key} is not in the {kind} store") from error
-                raise
+            return self._open(kind, key).read()
+
+    def hashed(self, kind: SnapshotKind, key: str) -> ObjectFacts:
+        digest, size = hashlib.sha256(), 0
+        with aws_errors(f"read {key}"):
+            for piece in self._open(kind, key).iter_chunks(_PIECE):
+                digest.update(piece)
+                size += len(piece)
+        return ObjectFacts(size=size, sha256=digest.hexdigest())
+
+    def _open(self, kind: SnapshotKind, key: str) -> StreamingBody:
+        try:
+            return self._clients.s3.get_object(**self._at(kind, key))["Body"]
+        except ClientError as error:
+            if code_of(error) in _MISSING:
+                raise SnapshotMissingError(f"{key} is not in the {kind} store") from error
+            raise
+
+    def listed(
+        self, kind: SnapshotKind, prefix: str, after: str | None, limit: int
+    ) -> Sequence[ListedObject]:
+        with aws_errors(f"list {prefix}"):
+            page = self._clients.s3.list_objects_v2(
+                Bucket=self._buckets[kind], Prefix=prefix, StartAfter=after or "", MaxKeys=limit
+            )
+        return [
+            ListedObject(one["Key"], one["Size"], one["LastModified"])
+            for one in page.get("Contents", [])
+        ]
+
+    def delete(self, kind: SnapshotKind, keys: Sequence[str]) -> None:
+        """In a versioned bucket they are hidden; a rule of the bucket removes them for good."""
+        with aws_errors(f"delete {len(keys)} objects such as {keys[0]}"):
+            answer = self._clients.s3.delete_objects(
+                Bucket=self._buckets[kind],
+                Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True},
+            )
+        for refused in answer.get("Errors", []):
+            raise InternalError(
+                f"AWS answered {refused.get('Code')} to: delete {refused.get('Key')}; the others "
+                "of its batch may be gone, and the next round deletes what is left"
+            )
 
     def _at(self, kind: SnapshotKind, key: str) -> Any:
         return {"Bucket": self._buckets[kind], "Key": key}

@@ -2,12 +2,16 @@
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import count
 
+from podferry.adapters.memory.surroundings import ManualClock
 from podferry.domain.errors import SnapshotMissingError
 from podferry.domain.snapshot import SnapshotKind
-from podferry.ports.objects import ObjectFacts, SignedUpload
+from podferry.ports.objects import ListedObject, ObjectFacts, SignedUpload
+from podferry.ports.surroundings import Clock
 
 _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
@@ -25,8 +29,10 @@ class _Right:
 class MemoryObjects:
     """A `SnapshotObjects`; `receive` and `serve` are the far end of its signed URLs."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or ManualClock()
         self._bodies: dict[tuple[SnapshotKind, str], bytes] = {}
+        self._stored_at: dict[tuple[SnapshotKind, str], datetime] = {}
         self._rights: dict[str, _Right] = {}
         self._serials = count(1)
 
@@ -54,6 +60,24 @@ class MemoryObjects:
         except KeyError as error:
             raise SnapshotMissingError(f"{key} is not in the {kind} store") from error
 
+    def hashed(self, kind: SnapshotKind, key: str) -> ObjectFacts:
+        body = self.read(kind, key)
+        return ObjectFacts(size=len(body), sha256=hashlib.sha256(body).hexdigest())
+
+    def listed(
+        self, kind: SnapshotKind, prefix: str, after: str | None, limit: int
+    ) -> Sequence[ListedObject]:
+        found = [
+            ListedObject(key, len(body), self._stored_at[held, key])
+            for (held, key), body in sorted(self._bodies.items())
+            if held == kind and key.startswith(prefix) and key > (after or "")
+        ]
+        return found[:limit]
+
+    def delete(self, kind: SnapshotKind, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._bodies.pop((kind, key), None)
+
     def receive(self, url: str, headers: dict[str, str], body: bytes) -> int:
         """Answer a PUT with the status that S3 gives."""
         right = self._rights.get(url)
@@ -65,7 +89,7 @@ class MemoryObjects:
             return 400
         if (right.kind, right.key) in self._bodies:
             return 412
-        self._bodies[right.kind, right.key] = body
+        self.put(right.kind, right.key, body)
         return 200
 
     def serve(self, url: str, byte_range: str | None = None) -> tuple[int, bytes]:
@@ -86,6 +110,7 @@ class MemoryObjects:
     def put(self, kind: SnapshotKind, key: str, body: bytes) -> None:
         """Put an object there past every rule, for tests of damage."""
         self._bodies[kind, key] = body
+        self._stored_at[kind, key] = self._clock.now()
 
     def remove(self, kind: SnapshotKind, key: str) -> None:
         """Take an object away, for tests of loss."""

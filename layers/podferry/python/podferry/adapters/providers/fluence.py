@@ -171,9 +171,12 @@ class FluenceCloud:
 
     def find(self, stamp: str) -> list[MachineView]:
         """See the port. The list is whole, without pages; ended containers stay in it."""
+        return [view for view in self.list_machines() if view.stamp == stamp]
+
+    def list_machines(self) -> list[MachineView]:
+        """See the port."""
         answer = self._ask("GET", "/gpu/instances/")
-        instances = (self._instance(item) for item in self._items(answer))
-        return [_view(instance) for instance in instances if instance.name == stamp]
+        return [_view(self._instance(item)) for item in self._items(answer)]
 
     def get(self, provider_id: str) -> MachineView:
         """See the port."""

@@ -164,6 +164,10 @@ class VastCloud:
         instances = self._pages({"label": {"eq": stamp}})
         return [view_of(instance) for instance in instances if instance.label == stamp]
 
+    def list_machines(self) -> list[MachineView]:
+        """See the port."""
+        return [view_of(instance) for instance in self._pages({})]
+
     def get(self, provider_id: str) -> MachineView:
         """See the port. `{"instances": null}` is how Vast says that there is none."""
         answer = self._http.send("GET", _instance_path(provider_id))

@@ -59,6 +59,9 @@ class WrappedCloud(ABC):
     def find(self, stamp: str) -> list[MachineView]:
         return self._around("find", lambda: self._inner.find(stamp))
 
+    def list_machines(self) -> list[MachineView]:
+        return self._around("list_machines", self._inner.list_machines)
+
     def get(self, provider_id: str) -> MachineView:
         return self._around("get", lambda: self._inner.get(provider_id))
 

@@ -8,6 +8,7 @@ from podferry.domain.command import Command, CommandKind, CommandState, Progress
 from podferry.http.agent.fields import AgentInput, Count, Free, Measure, Text
 from podferry.http.models.fields import Flag, Integer, Output
 from podferry.services.agent.heartbeat import Beat, BeatReply, CommandReport
+from podferry.services.saves.begin import Turn
 
 Temperature = Annotated[float, Field(strict=True, gt=-1e6, lt=1e6)]
 
@@ -125,6 +126,7 @@ class HeartbeatReply(Output):
     heartbeat_seconds: float
     commands: tuple[CommandOut, ...]
     forget: tuple[str, ...]
+    save_interval_seconds: int | None
 
     @classmethod
     def of(cls, reply: BeatReply) -> "HeartbeatReply":
@@ -132,4 +134,21 @@ class HeartbeatReply(Output):
             heartbeat_seconds=reply.heartbeat_seconds,
             commands=tuple(CommandOut.of(command) for command in reply.commands),
             forget=reply.forget,
+            save_interval_seconds=reply.save_interval_seconds,
         )
+
+
+class SaveBody(AgentInput):
+    """An agent whose timer says that a save is due."""
+
+
+class SaveReply(Output):
+    """The save to make; without one, when to ask again."""
+
+    command: CommandOut | None
+    in_seconds: float
+
+    @classmethod
+    def of(cls, turn: Turn) -> "SaveReply":
+        command = None if turn.command is None else CommandOut.of(turn.command)
+        return cls(command=command, in_seconds=turn.in_seconds)

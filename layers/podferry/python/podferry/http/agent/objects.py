@@ -108,6 +108,12 @@ class CommitBody(AgentInput):
     summary: Summary
 
 
+class CommitReply(Output):
+    """Whether that was all; if not, hand the same in again: its verification goes on."""
+
+    is_settled: bool
+
+
 class ChunkBody(AgentInput):
     """A piece of what a command wrote."""
 

@@ -3,9 +3,11 @@
 from aws_lambda_powertools.event_handler import Response
 
 from podferry.domain.principal import PrincipalKind
-from podferry.http.agent.beat import HeartbeatBody, HeartbeatReply
+from podferry.http.agent.beat import HeartbeatBody, HeartbeatReply, SaveBody, SaveReply
+from podferry.http.agent.notice import NoticeBody, NoticeReply
 from podferry.http.agent.objects import (
     CommitBody,
+    CommitReply,
     Download,
     DownloadsBody,
     DownloadsReply,
@@ -50,6 +52,31 @@ def heartbeat(call: CallNow, body: HeartbeatBody) -> Response[HeartbeatReply]:
 
 @routes.operation(
     "POST",
+    "/agent/v1/snapshots",
+    needs=PrincipalKind.MACHINE,
+    answers={200: Answer(SaveReply, "The save to make, or when the next one is due.")},
+    refusals=(409,),
+)
+def ask_save(call: CallNow, body: SaveBody) -> Response[SaveReply]:  # noqa: ARG001 - no fields yet
+    """Begin the save that is due; asking again while it is under way is the same save."""
+    return found(SaveReply.of(call.use.ask_save.ask(call.principal)))
+
+
+@routes.operation(
+    "POST",
+    "/agent/v1/notice",
+    needs=PrincipalKind.MACHINE,
+    answers={200: Answer(NoticeReply, "The save to make.")},
+    refusals=(409,),
+)
+def take_notice(call: CallNow, body: NoticeBody) -> Response[NoticeReply]:
+    """Say that the machine will go; the same again is the same notice."""
+    turn = call.use.take_notice.take(call.principal, body.to_announcement())
+    return found(NoticeReply.of(turn))
+
+
+@routes.operation(
+    "POST",
     "/agent/v1/uploads",
     needs=PrincipalKind.MACHINE,
     answers={200: Answer(UploadsReply, "Where to store them.")},
@@ -88,14 +115,14 @@ def sign_downloads(call: CallNow, body: DownloadsBody) -> Response[DownloadsRepl
     "POST",
     "/agent/v1/commit",
     needs=PrincipalKind.MACHINE,
-    answers={200: Answer(Taken, "Noted; it is verified before it counts.")},
+    answers={200: Answer(CommitReply, "Noted; it is verified before it counts.")},
     refusals=(409,),
 )
-def commit_capture(call: CallNow, body: CommitBody) -> Response[Taken]:
-    """Hand in a finished capture."""
-    summary = body.summary.model_dump(mode="json")
-    call.use.record_capture.commit(call.principal, body.snapshot_id, body.root.to_object(), summary)
-    return found(Taken())
+def commit_capture(call: CallNow, body: CommitBody) -> Response[CommitReply]:
+    """Hand in a finished capture; that of a save again and again until it is verified."""
+    root, summary = body.root.to_object(), body.summary.model_dump(mode="json")
+    is_settled = call.use.record_capture.commit(call.principal, body.snapshot_id, root, summary)
+    return found(CommitReply(is_settled=is_settled))
 
 
 @routes.operation(

@@ -47,7 +47,7 @@ class ErrorView(Output):
 
 
 class OperationView(Output):
-    """One launch, start, stop or move."""
+    """One launch, start, stop, move, save, recovery or verification."""
 
     id: str
     pod_id: str
@@ -62,6 +62,7 @@ class OperationView(Output):
     machine_id: str | None
     parent_id: str | None = Field(description="The move that this is a half of.")
     halves: tuple[str, ...] = Field(description="Of a move: its stop and its start.")
+    label: str | None = Field(description="Of a save.")
     progress: dict[str, ProgressView] = Field(description="By step.")
     milestones: tuple[MilestoneView, ...]
     result: dict[str, Any] | None = Field(description="The receipt, once it has succeeded.")

@@ -1,16 +1,18 @@
 """Pods, as users make, change and see them."""
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from podferry.domain.event import Event
 from podferry.domain.machine import Pulse
-from podferry.domain.pod import Desired, Failure
+from podferry.domain.pod import SAVE_INTERVAL_SECONDS, Desired, Failure, OnReclaim, RecoveredFrom
+from podferry.domain.saving import SaveKind, SaveState
+from podferry.domain.snapshot import Snapshot
 from podferry.domain.state_word import StateWord
 from podferry.domain.volume import Environment, Volume
-from podferry.http.models.fields import Flag, Input, Name, Output, left_alone
+from podferry.http.models.fields import Flag, Input, Integer, Name, Output, left_alone
 from podferry.http.models.machine import MachineView
 from podferry.http.models.operation import OperationView
 from podferry.http.models.spec import (
@@ -26,6 +28,18 @@ from podferry.http.params import VOLUME_ID_PATTERN
 from podferry.services.browse import RunningPart, WholePod
 from podferry.services.pods import NewPod
 
+SaveInterval = Annotated[
+    Integer,
+    Field(ge=60, le=3600, description="Seconds between background saves of the volume."),
+]
+
+WhenReclaimed = Annotated[
+    OnReclaim,
+    Field(
+        description="When its machine is lost: start it again from its newest saves, or stop it."
+    ),
+]
+
 
 class NewPodBody(Input):
     """A pod to make."""
@@ -39,6 +53,8 @@ class NewPodBody(Input):
         description="A volume that exists; left out, the pod gets a new, empty one.",
     )
     capture_rules: CaptureRules = ()
+    save_interval_seconds: SaveInterval = SAVE_INTERVAL_SECONDS
+    on_reclaim: WhenReclaimed = OnReclaim.RESTART
     start: Flag = Field(default=True, description="Whether to launch it at once.")
 
     def to_new_pod(self) -> NewPod:
@@ -48,17 +64,24 @@ class NewPodBody(Input):
             requirements=self.requirements.to_requirements(),
             volume_id=self.volume_id,
             capture_rules=self.capture_rules,
+            save_interval_seconds=self.save_interval_seconds,
+            on_reclaim=self.on_reclaim,
             start=self.start,
         )
 
 
 class PodPatch(Input):
-    """Changes to a pod, in force from its next start on; what is left out stays."""
+    """Changes to a pod, in force from its next start on; what is left out stays.
+
+    The interval of its saves and `on_reclaim` hold at once.
+    """
 
     name: Name = left_alone()
     spec: SpecPatch = left_alone(SpecPatch())
     requirements: RequirementsPatch = left_alone(RequirementsPatch())
     capture_rules: CaptureRules = left_alone()
+    save_interval_seconds: SaveInterval = left_alone()
+    on_reclaim: WhenReclaimed = left_alone()
 
 
 class StartBody(Input):
@@ -76,6 +99,12 @@ class StopBody(Input):
         default=False,
         description="Stop even if capturing fails. The operation then lists what is lost.",
     )
+
+
+class SaveBody(Input):
+    """What to call the save."""
+
+    label: Name | None = Field(default=None, description="A save with a label is kept.")
 
 
 class MoveBody(Input):
@@ -139,6 +168,56 @@ class VolumePart(Output):
         )
 
 
+class LastSaveView(Output):
+    """The newest state of the volume; a start after a lost machine restores it."""
+
+    snapshot_id: str
+    kind: SaveKind
+    at: datetime = Field(description="It has everything that was written before.")
+    age_seconds: float
+    bytes: int
+    files: int
+    stored_bytes: int = Field(description="What it added to the store.")
+    torn: tuple[str, ...] = Field(
+        description="Files that changed while they were read, three times over; up to 100."
+    )
+
+    @classmethod
+    def of(cls, save: Snapshot | None, volume: Volume, now: datetime) -> "LastSaveView | None":
+        if save is None:
+            return None
+        at = volume.saved_at or save.created_at
+        counts = {name: int(save.summary.get(name, 0)) for name in _COUNTS}
+        return cls(
+            snapshot_id=save.id,
+            kind=save.save_kind,
+            at=at,
+            age_seconds=(now - at).total_seconds(),
+            torn=tuple(save.summary.get("torn", ())),
+            **counts,
+        )
+
+
+_COUNTS = ("bytes", "files", "stored_bytes")
+
+
+class RecoveredFromView(Output):
+    """What the pod came back with after its machine was lost."""
+
+    snapshot_id: str | None = Field(description="`null` if it had never been saved.")
+    age_seconds: float | None = Field(
+        description="Between that save and the last word of the machine: what may be missing."
+    )
+    lost_at: datetime = Field(description="When the machine was last heard from.")
+    torn: tuple[str, ...] = Field(description="Files that may be half written in that save.")
+
+    @classmethod
+    def of(cls, left: RecoveredFrom | None) -> "RecoveredFromView | None":
+        if left is None:
+            return None
+        return cls(**{name: getattr(left, name) for name in cls.model_fields})
+
+
 class PodSummary(Output):
     """A pod in a list."""
 
@@ -186,6 +265,16 @@ class PodView(Output):
     capture_rules: tuple[str, ...]
     environment: EnvironmentPart
     volume: VolumePart
+    on_reclaim: OnReclaim
+    recovered_from: RecoveredFromView | None = Field(
+        description="Until the next stop, if its machine was lost since the last one."
+    )
+    save_interval_seconds: int
+    save_state: SaveState = Field(
+        description="`failing` if the last save failed or none has come for two intervals."
+    )
+    save_error: FailureView | None = Field(description="Why the last save failed, if it did.")
+    last_save: LastSaveView | None
     machine: MachineView | None
     operation: OperationView | None = Field(description="At work on the pod.")
     last_error: FailureView | None
@@ -207,6 +296,12 @@ class PodView(Output):
             capture_rules=pod.capture_rules,
             environment=EnvironmentPart.of(whole.environment, pod.environment_head),
             volume=VolumePart.of(whole.volume, now),
+            on_reclaim=pod.on_reclaim,
+            recovered_from=RecoveredFromView.of(pod.recovered_from),
+            save_interval_seconds=pod.save_interval_seconds,
+            save_state=whole.save_state,
+            save_error=FailureView.of(whole.saving.error),
+            last_save=LastSaveView.of(whole.last_save, whole.volume, now),
             machine=MachineView.of(part.machine, part.pulse, now),
             operation=None if operation is None else OperationView.of(operation, whole.progress),
             last_error=FailureView.of(pod.last_error),

@@ -5,9 +5,11 @@ from typing import Any
 
 from pydantic import Field
 
+from podferry.domain.proof import ProofMode
+from podferry.domain.saving import SaveKind
 from podferry.domain.snapshot import Snapshot
 from podferry.domain.volume import Environment, Volume
-from podferry.http.models.fields import Output
+from podferry.http.models.fields import Input, Output
 
 
 class EnvironmentView(Output):
@@ -56,6 +58,25 @@ class VolumeView(Output):
         )
 
 
+class VerifyBody(Input):
+    """How much of it to read."""
+
+    mode: ProofMode = Field(
+        default=ProofMode.SAMPLE,
+        description="All objects are looked up, with size and checksum. `sample` reads and hashes "
+        "64 of them, other ones each time; `full` all, which takes about a minute for each 5 GB.",
+    )
+
+
+class ProofView(Output):
+    """What a verification has seen."""
+
+    mode: ProofMode
+    objects: int = Field(description="Looked up: there, with the recorded size and checksum.")
+    objects_read: int
+    bytes_read: int = Field(description="Read, and hashed to what was recorded.")
+
+
 class SnapshotView(Output):
     """A committed state of an environment or a volume."""
 
@@ -63,14 +84,16 @@ class SnapshotView(Output):
     parent_id: str | None
     pod_id: str
     machine_id: str
-    operation_id: str
+    operation_id: str | None = Field(description="`null` if no operation asked for it.")
     committed_at: datetime | None
     root_sha256: str | None
     summary: dict[str, Any] = Field(description="What the capture counted and warned of.")
+    last_proven_at: datetime | None = Field(description="Last proven restorable.")
+    last_proof: ProofView | None
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "SnapshotView":
-        root = snapshot.root
+        root, proof = snapshot.root, snapshot.proof
         return cls(
             id=snapshot.id,
             parent_id=snapshot.parent_id,
@@ -80,4 +103,35 @@ class SnapshotView(Output):
             committed_at=snapshot.committed_at,
             root_sha256=None if root is None else root.sha256,
             summary=snapshot.summary,
+            last_proven_at=None if proof is None else proof.at,
+            last_proof=None
+            if proof is None
+            else ProofView(**{name: getattr(proof, name) for name in ProofView.model_fields}),
+        )
+
+
+class SaveView(SnapshotView):
+    """A state of a volume."""
+
+    kind: SaveKind
+    label: str | None
+    began_at: datetime = Field(description="It has everything that was written before.")
+    size_bytes: int
+    files: int
+    stored_bytes: int = Field(description="What it added to the store.")
+    torn: tuple[str, ...] = Field(
+        description="Files that changed while they were read, three times over; up to 100."
+    )
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> "SaveView":
+        return cls(
+            **dict(SnapshotView.of(snapshot)),
+            kind=snapshot.save_kind,
+            label=snapshot.label,
+            began_at=snapshot.created_at,
+            size_bytes=int(snapshot.summary.get("bytes", 0)),
+            files=int(snapshot.summary.get("files", 0)),
+            stored_bytes=int(snapshot.summary.get("stored_bytes", 0)),
+            torn=tuple(snapshot.summary.get("torn", ())),
         )

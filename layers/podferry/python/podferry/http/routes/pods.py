@@ -94,7 +94,10 @@ def get_pod(call: CallNow, pod_id: PodId) -> Response[PodView]:
 def change_pod(
     call: CallNow, pod_id: PodId, body: PodPatch, if_match: IfMatch = None
 ) -> Response[PodView]:
-    """Change how a pod runs, from its next start on."""
+    """Change how a pod runs, from its next start on.
+
+    `save_interval_seconds` and `on_reclaim` hold at once.
+    """
     pod = call.use.browse.pod(call.account_id, pod_id)
     require_match(if_match, pod.revision)
     change = PodChange(
@@ -102,6 +105,8 @@ def change_pod(
         spec=body.spec.applied_to(pod.spec),
         requirements=body.requirements.applied_to(pod.requirements),
         capture_rules=body.capture_rules,
+        save_interval_seconds=body.save_interval_seconds,
+        on_reclaim=body.on_reclaim,
     )
     try:
         changed = call.use.change_pod.change(call.account_id, pod_id, change, pod.revision)

@@ -1,4 +1,4 @@
-"""Start, stop and move pods; run commands in them; follow operations."""
+"""Start, stop, move and save pods; run commands in them; follow operations."""
 
 from typing import Annotated
 
@@ -12,7 +12,7 @@ from podferry.http.answers import JSON, OPERATION_ANSWERS, begun, found, has_end
 from podferry.http.call import Call, CallNow
 from podferry.http.models.command import CommandView, ExecBody
 from podferry.http.models.operation import OperationView
-from podferry.http.models.pod import MoveBody, StartBody, StopBody
+from podferry.http.models.pod import MoveBody, SaveBody, StartBody, StopBody
 from podferry.http.params import CommandId, OperationId, PodId, Prefer
 from podferry.http.routing import Answer, ApiRouter
 from podferry.http.waiting import wait_for
@@ -25,6 +25,7 @@ DEFAULT_CHUNKS = 20
 AS_IT_IS = StartBody()
 KEEPING_ALL = StopBody()
 ANYWHERE = MoveBody()
+WITHOUT_LABEL = SaveBody()
 
 After = Annotated[
     int, Query(ge=-1, le=100_000_000, description="`next_after` of the answer before this one.")
@@ -68,6 +69,20 @@ def move_pod(
     """Move a running pod to another machine; the new offer is looked for first."""
     wanted = None if body.requirements is None else body.requirements.to_requirements()
     operation = call.use.move_pod.ask(call.account_id, pod_id, wanted, Cause.USER)
+    return begun(call, operation, prefer)
+
+
+@routes.operation(
+    "POST", "/v1/pods/<pod_id>/save", needs=Scope.PODS_WRITE, answers=OPERATION_ANSWERS
+)
+def save_pod(
+    call: CallNow, pod_id: PodId, body: SaveBody = WITHOUT_LABEL, prefer: Prefer = None
+) -> Response[OperationView]:
+    """Save a running pod's volume now; a save with a label is kept.
+
+    Its programs go on. If another save is under way this one begins after it.
+    """
+    operation = call.use.save_pod.ask(call.account_id, pod_id, body.label)
     return begun(call, operation, prefer)
 
 

@@ -3,14 +3,31 @@
 from aws_lambda_powertools.event_handler import Response
 
 from podferry.domain.account import Scope
-from podferry.http.answers import found
+from podferry.http.answers import OPERATION_ANSWERS, begun, found
 from podferry.http.call import CallNow
+from podferry.http.models.operation import OperationView
 from podferry.http.models.page import PageView
-from podferry.http.models.snapshot import EnvironmentView, SnapshotView, VolumeView
-from podferry.http.params import DEFAULT_LIMIT, Cursor, EnvironmentId, Limit, VolumeId
+from podferry.http.models.snapshot import (
+    EnvironmentView,
+    SaveView,
+    SnapshotView,
+    VerifyBody,
+    VolumeView,
+)
+from podferry.http.params import (
+    DEFAULT_LIMIT,
+    Cursor,
+    EnvironmentId,
+    Limit,
+    Prefer,
+    SnapshotId,
+    VolumeId,
+)
 from podferry.http.routing import Answer, ApiRouter
 
 routes = ApiRouter("snapshots")
+
+A_SAMPLE = VerifyBody()
 
 
 @routes.operation(
@@ -89,12 +106,31 @@ def get_volume(call: CallNow, volume_id: VolumeId) -> Response[VolumeView]:
     "GET",
     "/v1/volumes/<volume_id>/saves",
     needs=Scope.PODS_READ,
-    answers={200: Answer(PageView[SnapshotView], "Newest first.")},
+    answers={200: Answer(PageView[SaveView], "Newest first.")},
 )
 def list_saves(
     call: CallNow, volume_id: VolumeId, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
-) -> Response[PageView[SnapshotView]]:
-    """List the committed saves of a volume."""
+) -> Response[PageView[SaveView]]:
+    """List the saves of a volume.
+
+    All of a day are kept, then the newest of each hour for 7 days, of each day for 30 days. Saves
+    with a label, the newest save and the newest one of a stop are kept for longer.
+    """
     page = call.use.browse.saves(call.account_id, volume_id, limit=limit, cursor=cursor)
-    rows = tuple(SnapshotView.of(snapshot) for snapshot in page.items)
-    return found(PageView[SnapshotView](data=rows, next_cursor=page.cursor))
+    rows = tuple(SaveView.of(snapshot) for snapshot in page.items)
+    return found(PageView[SaveView](data=rows, next_cursor=page.cursor))
+
+
+@routes.operation(
+    "POST", "/v1/snapshots/<snapshot_id>/verify", needs=Scope.PODS_WRITE, answers=OPERATION_ANSWERS
+)
+def verify_snapshot(
+    call: CallNow, snapshot_id: SnapshotId, body: VerifyBody = A_SAMPLE, prefer: Prefer = None
+) -> Response[OperationView]:
+    """Prove that a save or a capture can be restored.
+
+    If an object is missing or damaged the operation fails as `snapshot_missing` or
+    `snapshot_corrupt` and names it; else `last_proven_at` of the snapshot says when it was proven.
+    """
+    operation = call.use.ask_proof.ask(call.account_id, snapshot_id, body.mode)
+    return begun(call, operation, prefer)

@@ -6,15 +6,20 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from podferry.domain.command import ENDED, Command, CommandKind, CommandState, Progress
+from podferry.domain.errors import EpochStaleError
 from podferry.domain.machine import Machine, MachineState, Pulse
 from podferry.domain.operation import Operation
+from podferry.domain.pod import Pod, PodState
 from podferry.domain.principal import Principal
 from podferry.ports.store import Change, Create, Update
 from podferry.ports.workflows import Workflows
-from podferry.services.agent.membership import current_machine
+from podferry.services.agent.membership import current_place
 from podferry.services.agent.register import BUSY_HEARTBEAT_SECONDS
 from podferry.services.commands import answer_step, closed
 from podferry.services.records import Records
+from podferry.services.recover.leftovers import NoteReturn
+from podferry.services.saves.end import EndSave
+from podferry.services.saves.rows import SAVE_STEP
 
 RESTING_HEARTBEAT_SECONDS = 10.0
 STAYS_BUSY = timedelta(seconds=60)
@@ -50,6 +55,17 @@ class BeatReply:
     heartbeat_seconds: float
     commands: tuple[Command, ...] = ()
     forget: tuple[str, ...] = field(default=())
+    save_interval_seconds: int | None = None
+    """`None` while the pod is not to be saved."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What became of a report: may the agent forget the command, is it worth quick beats."""
+
+    id: str
+    is_over: bool
+    is_quiet: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +74,8 @@ class Heartbeat:
 
     records: Records
     workflows: Workflows
+    saves: EndSave
+    returned: NoteReturn
 
     def beat(self, principal: Principal, beat: Beat) -> BeatReply:
         """Take the reports, keep the waiting steps alive, hand out commands.
@@ -65,36 +83,52 @@ class Heartbeat:
         Raises:
             EpochStaleError: the machine must end itself.
         """
-        machine = current_machine(self.records, principal)
-        forget = tuple(r.id for r in beat.reports if self._take(machine, r))
+        machine, pod = self._place(principal)
+        taken = [self._take(machine, r) for r in beat.reports]
+        forget = tuple(t.id for t in taken if t.is_over)
         page = self.records.store.list_owned(Command, machine.id, limit=100, newest_first=False)
         # The list may lag: a command that has just ended must not go out again.
         open_commands = tuple(
             c for c in page.items if c.id not in forget and not _is_held_back(c, machine)
         )
-        is_busy = bool(open_commands or beat.reports) or machine.state != MachineState.READY
+        is_busy = (
+            machine.state != MachineState.READY
+            or any(not t.is_quiet for t in taken)
+            or any(not _is_quiet(c) for c in open_commands)
+        )
         busy_until = self._pulse(machine, beat, is_busy=is_busy)
         stays_busy = is_busy or self.records.now() < busy_until
         return BeatReply(
             heartbeat_seconds=BUSY_HEARTBEAT_SECONDS if stays_busy else RESTING_HEARTBEAT_SECONDS,
             commands=open_commands,
             forget=forget,
+            save_interval_seconds=(
+                pod.save_interval_seconds if pod.state == PodState.RUNNING else None
+            ),
         )
 
-    def _take(self, machine: Machine, report: CommandReport) -> bool:
-        """Store the report; true if the agent may forget the command."""
+    def _place(self, principal: Principal) -> tuple[Machine, Pod]:
+        try:
+            return current_place(self.records, principal)
+        except EpochStaleError:
+            self.returned.run(principal.machine_id or "")
+            raise
+
+    def _take(self, machine: Machine, report: CommandReport) -> _Taken:
+        """Store the report."""
         command = self.records.store.find(Command, report.id)
         if command is None or command.machine_id != machine.id:
-            return True  # Its row expired, or it was never this machine's: nobody waits for it.
-        if command.state in ENDED:
-            self._answer(command)
-            return True
-        if report.state == CommandState.RUNNING:
+            # Its row expired, or it was never this machine's: nobody waits for it.
+            return _Taken(report.id, is_over=True, is_quiet=True)
+        is_over = command.state in ENDED or report.state != CommandState.RUNNING
+        if not is_over:
             self._progress(command, report)
-            return False
-        self.records.apply(lambda: self._end(report))
-        self._answer(self.records.store.get(Command, report.id))
-        return True
+        elif command.state in ENDED:
+            self._answer(command)
+        else:
+            self.records.apply(lambda: self._end(report))
+            self._answer(self.records.store.get(Command, report.id))
+        return _Taken(report.id, is_over=is_over, is_quiet=_is_quiet(command))
 
     def _progress(self, command: Command, report: CommandReport) -> None:
         def plan() -> Sequence[Change]:
@@ -130,7 +164,9 @@ class Heartbeat:
         return [Update(closed(command, self.records, result=report.result, error=error))]
 
     def _answer(self, command: Command) -> None:
-        """Answering twice is harmless: a token is good for one answer."""
+        """Answering twice is harmless: a token is good for one answer, a save for one end."""
+        if command.step == SAVE_STEP:
+            self.saves.command_ended(command)
         if command.task_token is not None:
             answer_step(self.workflows, command, command.task_token)
 
@@ -156,6 +192,11 @@ class Heartbeat:
         )
         self.records.store.commit(Create(pulse) if present is None else Update(pulse))
         return busy_until
+
+
+def _is_quiet(command: Command) -> bool:
+    """Nobody waits for a background save; with one a minute every beat would be a quick one."""
+    return command.step == SAVE_STEP and command.operation_id is None
 
 
 def _is_held_back(command: Command, machine: Machine) -> bool:

@@ -17,11 +17,13 @@ from podferry.domain.machine import Machine
 from podferry.domain.manifest import NeededObject
 from podferry.domain.pod import Pod
 from podferry.domain.principal import Principal
+from podferry.domain.saving import SaveKind
 from podferry.domain.snapshot import Snapshot, SnapshotState, StoredObject, object_key
 from podferry.ports.objects import SignedUpload, SnapshotObjects
 from podferry.ports.store import Change, Update
 from podferry.services.agent.membership import current_machine
 from podferry.services.records import Records
+from podferry.services.saves.settle import SettleSave
 from podferry.services.verification import VerifySnapshot
 
 ROOT = "root"
@@ -133,16 +135,23 @@ class SignDownloads:
 
 @dataclass(frozen=True, slots=True)
 class RecordCapture:
-    """The agent's part of a capture ends here; whether it counts is decided by verification."""
+    """The agent's part of a capture ends here; whether it counts is decided by verification.
+
+    A stop verifies in its workflow, a save here and at once.
+    """
 
     records: Records
+    saves: SettleSave
 
     def commit(
         self, principal: Principal, snapshot_id: str, root: StoredObject, summary: dict[str, Any]
-    ) -> None:
+    ) -> bool:
         """Note the root; the same root again is the same hand-in.
 
+        Returns false if the agent has to hand it in again, because there is more to verify.
+
         Raises:
+            SnapshotError: the save is damaged, and has failed.
             InvalidRequestError: the root's name, size or hash is impossible.
             WrongStateError: another root was handed in.
             NotFoundError, EpochStaleError: see `own_open`.
@@ -167,6 +176,8 @@ class RecordCapture:
             return [Update(captured)]
 
         self.records.apply(plan)
+        captured = self.records.store.get(Snapshot, snapshot_id)
+        return captured.save_kind == SaveKind.STOP or self.saves.run(snapshot_id)
 
 
 def own_open(records: Records, principal: Principal, snapshot_id: str) -> Snapshot:

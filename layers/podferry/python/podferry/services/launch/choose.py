@@ -181,7 +181,7 @@ class ChooseOffer:
             self.operations.check_wanted(fresh)
             pod = self.operations.pod_of(fresh)
             changes: list[Change] = [Update(replace(fresh, offers_listed_at=None))]
-            if pod.state == PodState.LAUNCHING:
+            if pod.state in {PodState.LAUNCHING, PodState.RECOVERING}:
                 changes += [
                     Update(replace(pod, state=PodState.WAITING_FOR_CAPACITY)),
                     self.records.pod_event(pod, "pod.waiting_for_capacity", fresh),

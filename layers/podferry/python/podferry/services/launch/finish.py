@@ -7,8 +7,8 @@ from typing import Any
 from podferry.domain.command import Command, CommandState
 from podferry.domain.errors import InternalError
 from podferry.domain.machine import Machine, MachineState
-from podferry.domain.operation import Operation, OperationState
-from podferry.domain.pod import PodState
+from podferry.domain.operation import Operation, OperationKind, OperationState
+from podferry.domain.pod import Pod, PodState
 from podferry.domain.volume import Volume
 from podferry.ports.store import Change, Check, Update
 from podferry.services.operations import Operations
@@ -56,7 +56,12 @@ class FinishStart:
                 self.operations.ended(
                     marked,
                     OperationState.SUCCEEDED,
-                    result={"machine_id": machine.id, "offer": machine.offer.id, **results},
+                    result={
+                        "machine_id": machine.id,
+                        "offer": machine.offer.id,
+                        **results,
+                        **_recovery(pod, operation),
+                    },
                 )
             ),
             Check(volume),
@@ -83,6 +88,13 @@ class FinishStart:
         if missing:
             raise InternalError(f"operation {operation.id} has no result of {sorted(missing)}")
         return results
+
+
+def _recovery(pod: Pod, operation: Operation) -> dict[str, Any]:
+    """What a recovery says of the state that the pod comes back with."""
+    if operation.kind != OperationKind.RECOVER or pod.recovered_from is None:
+        return {}
+    return {"recovered_from": pod.recovered_from.as_result()}
 
 
 def _needed_results(operation: Operation) -> set[str]:

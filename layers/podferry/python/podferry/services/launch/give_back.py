@@ -6,9 +6,8 @@ from typing import Any
 
 from podferry.domain.errors import InternalError
 from podferry.domain.machine import FINAL_STATES, Clearance, Machine
-from podferry.domain.offer import HostFailure
 from podferry.domain.operation import Operation, OperationState
-from podferry.domain.pod import Desired, Failure, Pod, PodState
+from podferry.domain.pod import Desired, Failure, PodState, avoid_host
 from podferry.domain.volume import Volume
 from podferry.ports.store import Change, Update
 from podferry.services.giving_up import GiveUp, clear
@@ -71,14 +70,10 @@ class ReturnMachine:
                 ),
             ]
             if machine.offer.host is not None and error.name in TRY_NEXT_OFFER:
-                changes.append(Update(self._with_bad_host(pod, machine.offer)))
+                changes.append(Update(avoid_host(pod, machine.offer, self.records.now())))
             return changes
 
         self.records.apply(plan)
-
-    def _with_bad_host(self, pod: Pod, offer: Any) -> Pod:
-        failure = HostFailure(provider=offer.provider, host=offer.host, at=self.records.now())
-        return replace(pod, failed_hosts=(*pod.failed_hosts[-19:], failure))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,17 @@
 """Tell the machine to restore, and then to make itself usable."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from podferry.domain.account import Account, SshKey
 from podferry.domain.command import CommandKind
-from podferry.domain.errors import InternalError, MachineLostError
-from podferry.domain.machine import FINAL_STATES, Machine
+from podferry.domain.machine import Machine
 from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod
 from podferry.domain.snapshot import SnapshotKind
 from podferry.ports.workflows import Workflows
-from podferry.services.commands import GiveCommand, Order
+from podferry.services.commands import GiveCommand, Order, machine_of
 from podferry.services.operations import Operations
 from podferry.services.records import Records
 
@@ -43,14 +43,12 @@ class RestoreSnapshot:
         if snapshot_id is None:
             self.workflows.succeed(task_token, {"restored": None})
             return
-        step = f"restore-{self.kind}"
-        earlier = self.commands.latest(operation, step)
-        if earlier is not None:
-            self.commands.rejoin(operation, earlier, task_token)
-            return
+        order = partial(self._order, operation, snapshot_id)
+        self.commands.once(operation, f"restore-{self.kind}", task_token, order)
+
+    def _order(self, operation: Operation, snapshot_id: str) -> Order:
         pod = self.operations.pod_of(operation)
-        order = Order(
-            step=step,
+        return Order(
             kind=CommandKind.RESTORE,
             arguments={
                 "kind": self.kind,
@@ -61,8 +59,6 @@ class RestoreSnapshot:
             },
             timeout_seconds=RESTORE_SECONDS,
         )
-        machine = machine_of(self.records, operation)
-        self.commands.give(operation, machine, order, task_token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +77,16 @@ class AwaitReady:
         """
         operation = self.operations.load(operation_id)
         self.operations.check_wanted(operation)
-        earlier = self.commands.latest(operation, "run")
-        if earlier is not None:
-            self.commands.rejoin(operation, earlier, task_token)
-            return
+        self.commands.once(operation, "run", task_token, partial(self._order, operation))
+
+    def _order(self, operation: Operation) -> Order:
         pod = self.operations.pod_of(operation)
         machine = machine_of(self.records, operation)
-        order = Order(
-            step="run",
+        return Order(
             kind=CommandKind.RUN,
             arguments=_run_arguments(self.records, pod, machine),
             timeout_seconds=pod.spec.start_timeout_seconds + RUN_MARGIN_SECONDS,
         )
-        self.commands.give(operation, machine, order, task_token)
 
 
 def _run_arguments(records: Records, pod: Pod, machine: Machine) -> dict[str, Any]:
@@ -111,17 +104,3 @@ def public_keys(records: Records, pod: Pod) -> list[str]:
     """The account's SSH keys, oldest first."""
     page = records.store.list_owned(SshKey, pod.account_id, limit=100, newest_first=False)
     return [key.public_key for key in page.items]
-
-
-def machine_of(records: Records, operation: Operation) -> Machine:
-    """The operation's machine.
-
-    Raises:
-        MachineLostError: it is given up or proven gone.
-    """
-    if operation.machine_id is None:
-        raise InternalError(f"operation {operation.id} has no machine")
-    machine = records.store.get(Machine, operation.machine_id)
-    if machine.state in FINAL_STATES:
-        raise MachineLostError(f"machine {machine.id} is {machine.state}")
-    return machine

@@ -2,32 +2,33 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from podferry.domain.account import Account
-from podferry.domain.command import Command, CommandKind, CommandState
+from podferry.domain.command import CommandKind
 from podferry.domain.machine import Machine, MachineState
 from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod
 from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState
 from podferry.domain.volume import Volume
 from podferry.ports.store import Change, Create, Update
-from podferry.services.commands import GiveCommand, Order
-from podferry.services.launch.restore import machine_of
+from podferry.services.captures import CAPTURE_SECONDS, capture_arguments
+from podferry.services.commands import GiveCommand, Order, machine_of
 from podferry.services.operations import Operations
 from podferry.services.records import Records
+from podferry.services.saves.end import EndSave
 
-CAPTURE_SECONDS = 24 * 3600
 HOOK_SECONDS = 60
 QUIESCE_MARGIN_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class BeginStop:
-    """Check the wish and mark the machine as draining."""
+    """Check the wish and mark the machine as draining; a save that is under way is left."""
 
     records: Records
     operations: Operations
+    saves: EndSave
 
     def run(self, operation_id: str) -> dict[str, Any]:
         """Raises: OperationCancelledError."""
@@ -42,6 +43,7 @@ class BeginStop:
             return [Update(replace(machine, state=MachineState.DRAINING))]
 
         self.records.apply(plan)
+        self.saves.supersede(operation.pod_id)
         self.operations.note(operation_id, "begun")
         return {}
 
@@ -62,13 +64,11 @@ class Quiesce:
         """
         operation = self.operations.load(operation_id)
         self.operations.check_wanted(operation)
-        earlier = self.commands.latest(operation, "quiesce")
-        if earlier is not None:
-            self.commands.rejoin(operation, earlier, task_token)
-            return
+        self.commands.once(operation, "quiesce", task_token, partial(self._order, operation))
+
+    def _order(self, operation: Operation) -> Order:
         spec = self.operations.pod_of(operation).spec
-        order = Order(
-            step="quiesce",
+        return Order(
             kind=CommandKind.QUIESCE,
             arguments={
                 "on_stop_script": spec.on_stop_script,
@@ -77,8 +77,6 @@ class Quiesce:
             },
             timeout_seconds=HOOK_SECONDS + spec.stop_grace_seconds + QUIESCE_MARGIN_SECONDS,
         )
-        machine = machine_of(self.records, operation)
-        self.commands.give(operation, machine, order, task_token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,24 +96,22 @@ class CaptureSnapshot:
         """
         operation = self.operations.load(operation_id)
         self.operations.check_wanted(operation)
-        step = f"capture-{self.kind}"
-        earlier = self.commands.latest(operation, step)
-        if earlier is not None and earlier.state != CommandState.FAILED:
-            self.commands.rejoin(operation, earlier, task_token)
-            return
+        order = partial(self._order, operation)
+        self.commands.once(operation, self._step, task_token, order, tries_again=True)
+
+    @property
+    def _step(self) -> str:
+        return f"capture-{self.kind}"
+
+    def _order(self, operation: Operation) -> Order:
         pod = self.operations.pod_of(operation)
-        machine = machine_of(self.records, operation)
-        snapshot = self._snapshot(operation, pod, machine)
-        order = Order(
-            step=step,
+        snapshot = self._snapshot(operation, pod, machine_of(self.records, operation))
+        return Order(
             kind=CommandKind.CAPTURE,
-            arguments=self._arguments(pod, snapshot),
+            arguments=capture_arguments(self.records, pod, snapshot, "stop"),
             timeout_seconds=CAPTURE_SECONDS,
+            rows=[Create(snapshot), *self._abandoned(operation)],
         )
-        extra: list[Change] = [Create(snapshot)]
-        if earlier is not None:
-            extra += self._abandoned(earlier)
-        self.commands.give(operation, machine, order, task_token, extra)
 
     def _snapshot(self, operation: Operation, pod: Pod, machine: Machine) -> Snapshot:
         subject, parent = pod.environment_id, pod.environment_head
@@ -135,18 +131,10 @@ class CaptureSnapshot:
             parent_id=parent,
         )
 
-    def _arguments(self, pod: Pod, snapshot: Snapshot) -> dict[str, Any]:
-        parent = snapshot.parent_id
-        return {
-            "kind": self.kind,
-            "snapshot_id": snapshot.id,
-            "attempt_id": snapshot.id,
-            "parent": None if parent is None else {"snapshot_id": parent},
-            "chunk_key": self.records.store.get(Account, pod.account_id).chunk_key,
-            "rules": list(pod.capture_rules),
-            "mode": "stop",
-        }
-
-    def _abandoned(self, earlier: Command) -> list[Change]:
-        snapshot = self.records.store.get(Snapshot, earlier.arguments["snapshot_id"])
+    def _abandoned(self, operation: Operation) -> list[Change]:
+        """The snapshot of the try that failed, if this is not the first."""
+        failed = self.commands.latest(operation, self._step)
+        if failed is None:
+            return []
+        snapshot = self.records.store.get(Snapshot, failed.arguments["snapshot_id"])
         return [Update(replace(snapshot, state=SnapshotState.ABANDONED))]

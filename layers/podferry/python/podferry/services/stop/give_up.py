@@ -8,13 +8,14 @@ from typing import Any
 from podferry.domain.errors import InternalError, MachineLostError
 from podferry.domain.machine import FINAL_STATES, Machine, MachineState
 from podferry.domain.operation import Operation, OperationState
-from podferry.domain.pod import Failure, PodState
+from podferry.domain.pod import Failure, PodState, RecoveredFrom
 from podferry.domain.snapshot import Snapshot
 from podferry.domain.volume import Volume
 from podferry.ports.store import Change, Update
 from podferry.services.giving_up import GiveUp, machine_cost
 from podferry.services.operations import Operations
 from podferry.services.records import Records
+from podferry.services.recover.left import heard_at, state_left
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,7 @@ class FinishStop:
                     machine_id=None,
                     operation_id=operation.parent_id,
                     started_at=None,
+                    recovered_from=self._left(operation, machine, volume),
                     last_error=failure,
                 )
             ),
@@ -102,6 +104,12 @@ class FinishStop:
                 pod, "pod.stopped", operation, machine_id=machine.id, lost=list(operation.lost)
             ),
         ]
+
+    def _left(self, operation: Operation, machine: Machine, volume: Volume) -> RecoveredFrom | None:
+        """What the next start goes on from, if the volume could not be captured."""
+        if operation.volume_snapshot_id is not None:
+            return None
+        return state_left(self.records, volume, heard_at(self.records, machine))
 
     def _receipt(self, operation: Operation, machine: Machine) -> dict[str, Any]:
         return {

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
-from podferry.domain.command import Command, CommandKind, CommandState
+from podferry.domain.command import Command, CommandKind
 from podferry.domain.errors import InternalError
 from podferry.domain.machine import FINAL_STATES, Machine, MachineState, Pulse
 from podferry.domain.operation import Operation, OperationState
@@ -15,7 +16,6 @@ from podferry.domain.state_word import SILENCE
 from podferry.ports.store import Change, Update
 from podferry.services.commands import GiveCommand, Order
 from podferry.services.giving_up import GiveUp, Proof
-from podferry.services.launch.restore import machine_of
 from podferry.services.operations import Operations
 from podferry.services.records import Records
 from podferry.services.workflow_error import WorkflowError
@@ -136,19 +136,13 @@ class ResumeMachine:
         operation = self.operations.load(operation_id)
         if operation.turned_back is None:
             raise InternalError(f"operation {operation.id} has not turned back")
-        machine = machine_of(self.records, operation)
-        earlier = self.commands.latest(operation, "resume")
-        if earlier is not None and earlier.state != CommandState.FAILED:
-            self.commands.resume(earlier, task_token)
-            return
-        self.commands.withdraw_open(operation, machine)
-        order = Order(
-            step="resume",
-            kind=CommandKind.RESUME,
-            arguments={},
-            timeout_seconds=RESUME_SECONDS,
-        )
-        self.commands.give(self.operations.load(operation_id), machine, order, task_token)
+        order = partial(self._order, operation)
+        self.commands.once(operation, "resume", task_token, order, tries_again=True)
+
+    def _order(self, operation: Operation) -> Order:
+        """Before it is told to resume, the agent is told to leave what nobody waits for."""
+        self.commands.withdraw_open(operation)
+        return Order(kind=CommandKind.RESUME, arguments={}, timeout_seconds=RESUME_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,18 @@
+"""Every minute while anything runs, and daily: lost machines, ghosts, notices of maintenance."""
+
+from typing import Any
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from podferry.bootstrap import application
+
+logger = Logger()
+
+
+@logger.inject_lambda_context(clear_state=True)
+def handler(_event: dict[str, Any], _context: LambdaContext) -> dict[str, int]:
+    """One round."""
+    outcome = application().sweep.run()
+    logger.info("swept", extra=outcome)
+    return outcome

@@ -1,0 +1,1 @@
+"""The garbage collector: the only one that deletes objects."""

@@ -1,0 +1,1 @@
+"""The restore drill: prove of a snapshot, at any time, that it can be restored."""

@@ -1,0 +1,95 @@
+"""Machines at the providers that no row of ours stands for: they are given up (case P16)."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from podferry.domain.errors import PodferryError
+from podferry.domain.ghost import OLD_ENOUGH, Ghost, ghost_id
+from podferry.domain.ids import is_stamp_of
+from podferry.domain.machine import Machine
+from podferry.ports.gpu_cloud import GpuCloud, GpuClouds, MachineView
+from podferry.ports.store import Change, Create, Delete, Update
+from podferry.ports.surroundings import Signals
+from podferry.services.giving_up import is_over
+from podferry.services.operations import Operations
+from podferry.services.records import Records
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepGhosts:
+    """Compares complete listings with the rows of machines.
+
+    A machine's row is written before the provider is called, so what is listed without one is not
+    being launched. It may be a twin of a machine that is gone, one whose row was lost with a
+    restored table, or one that its provider said was gone.
+    """
+
+    records: Records
+    operations: Operations
+    clouds: GpuClouds
+    signals: Signals
+    deployment: str
+
+    def run(self) -> int:
+        """One complete listing of every provider; how many ghosts stand."""
+        for name in self.clouds.names():
+            try:
+                self._sweep(name, self.clouds.get(name))
+            except PodferryError:
+                # No listing proves nothing, neither that a machine is there nor that it is gone.
+                self.signals.count("SweepFailed")
+        return sum(1 for _ in self.records.store.list_active(Ghost))
+
+    def _sweep(self, name: str, cloud: GpuCloud) -> None:
+        listed = [v for v in cloud.list_machines() if self._is_ours(v) and not is_over(v, cloud)]
+        # After the listing: a row that is written later belongs to a machine that is not in it.
+        known = {m.stamp for m in self.records.store.list_active(Machine)}
+        strangers = {v.provider_id: v for v in listed if v.stamp not in known}
+        for view in strangers.values():
+            self._seen(name, cloud, view)
+        for ghost in self.records.store.list_active(Ghost):
+            if ghost.provider == name and ghost.provider_id not in strangers:
+                self.records.apply(lambda ghost=ghost: self._missed(ghost.id))  # type: ignore[misc]
+
+    def _is_ours(self, view: MachineView) -> bool:
+        return view.stamp is not None and is_stamp_of(self.deployment, view.stamp)
+
+    def _seen(self, name: str, cloud: GpuCloud, view: MachineView) -> None:
+        self.operations.schedules.enable()
+        self.records.apply(lambda: self._noted(name, view))
+        ghost = self.records.store.get(Ghost, ghost_id(name, view.provider_id))
+        if not ghost.may_be_given_up(self.records.now()):
+            return
+        self.signals.count("GhostFound")
+        evidence = {"provider": name, "provider_id": ghost.provider_id, "stamp": ghost.stamp}
+        _LOGGER.warning("ghost given up", extra=evidence)
+        cloud.give_up(ghost.provider_id)
+
+    def _noted(self, name: str, view: MachineView) -> Sequence[Change]:
+        known = self.records.store.find(Ghost, ghost_id(name, view.provider_id))
+        if known is not None:
+            return (
+                [] if known.missing_since is None else [Update(replace(known, missing_since=None))]
+            )
+        ghost = Ghost(
+            id=ghost_id(name, view.provider_id),
+            account_id="",
+            created_at=self.records.now(),
+            provider=name,
+            provider_id=view.provider_id,
+            stamp=view.stamp or "",
+        )
+        return [Create(ghost)]
+
+    def _missed(self, listed_id: str) -> Sequence[Change]:
+        """Gone when two complete listings, some time apart, do not show it."""
+        ghost = self.records.store.find(Ghost, listed_id)
+        now = self.records.now()
+        if ghost is None:
+            return []
+        if ghost.missing_since is None:
+            return [Update(replace(ghost, missing_since=now))]
+        return [Delete(ghost)] if now - ghost.missing_since >= OLD_ENOUGH else []

@@ -1,0 +1,60 @@
+"""Find the pods whose machine is lost (promise 8, case S3)."""
+
+from dataclasses import dataclass
+
+from podferry.domain.errors import PodferryError
+from podferry.domain.loss import SHORTEST_PATIENCE, Word, is_lost
+from podferry.domain.machine import FINAL_STATES, Machine
+from podferry.domain.pod import Pod, PodState
+from podferry.ports.surroundings import Signals
+from podferry.services.giving_up import GiveUp, Proof
+from podferry.services.records import Records
+from podferry.services.recover.left import heard_at
+from podferry.services.recover.seal import Evidence, SealLoss
+
+_WORDS = {
+    Proof.GONE: Word.GONE,
+    Proof.HALTED: Word.HALTED,
+    Proof.NO_ANSWER: Word.NO_ANSWER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FindLosses:
+    """A pod that should run, a silent agent, and a provider that does not say that it runs.
+
+    A pod with an operation at work is left to it: a stop proves the loss by itself.
+    """
+
+    records: Records
+    give_up: GiveUp
+    seal: SealLoss
+    signals: Signals
+
+    def run(self) -> int:
+        """One look at every running pod; how many losses were sealed."""
+        running = [p for p in self.records.store.list_active(Pod) if p.state == PodState.RUNNING]
+        return sum(self._look_after(pod) for pod in running)
+
+    def _look_after(self, pod: Pod) -> bool:
+        """One pod that is in trouble does not keep others from it."""
+        try:
+            if pod.operation_id is not None or pod.machine_id is None:
+                return False
+            evidence = self._evidence(self.records.store.get(Machine, pod.machine_id))
+            return evidence is not None and self.seal.run(pod.id, evidence) is not None
+        except PodferryError:
+            self.signals.count("SweepFailed")
+            return False
+
+    def _evidence(self, machine: Machine) -> Evidence | None:
+        heard = heard_at(self.records, machine)
+        if machine.state in FINAL_STATES:
+            return Evidence(machine.id, Word.GONE, heard)
+        now = self.records.now()
+        if now - heard <= SHORTEST_PATIENCE:
+            return None  # The provider is not asked about machines that are well.
+        word = _WORDS.get(self.give_up.word(machine))
+        if word is None or not is_lost(machine, word, now - heard, now):
+            return None
+        return Evidence(machine.id, word, heard)

@@ -1,0 +1,1 @@
+"""Saves of volumes while their pods run."""
