@@ -79,6 +79,8 @@ def test_a_stop_that_turns_back_withdraws_the_commands_that_are_open_and_no_othe
         "resume": (CommandState.SUCCEEDED, None),
     }
     assert world.box.done.count(CommandKind.CANCEL) == 2
+    captures = [c for c in commands_of(world, operation) if c.kind == CommandKind.CAPTURE]
+    assert [c.arguments["parent"] for c in captures] == [None, None], "nothing is committed yet"
     world.box.hangs.clear()
     check_kept(world, pod)
 

@@ -15,7 +15,7 @@ from podferry.domain.event import Event
 from podferry.domain.machine import Clearance, Machine, MachineState
 from podferry.domain.operation import Cause, Operation, OperationState
 from podferry.domain.pod import PodState
-from podferry.domain.snapshot import Snapshot, SnapshotKind, object_key
+from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState, object_key
 from podferry.domain.volume import Lease
 from podferry.ports.store import Delete, Update
 
@@ -89,6 +89,15 @@ def test_promise_01_each_damaged_capture_is_lost_for_its_own_reason(world):
     lost = lossy_stop(world, pod).result["lost"]
     assert len(lost) == 2
     assert all("no capture of" not in line for line in lost)
+    assert world.signals.counts["VerifyFailed"] == 2
+
+
+def test_snapshots_of_a_lossy_stop_are_abandoned_not_left_open(world):
+    pod = prepared(world, "stop")
+    world.box.fails[CommandKind.CAPTURE] = 9
+    assert lossy_stop(world, pod).state == OperationState.SUCCEEDED
+    snapshots = rows(world, Snapshot, pod.volume_id)
+    assert {s.state for s in snapshots} == {SnapshotState.ABANDONED}
 
 
 @pytest.mark.parametrize("kind", list(SnapshotKind))
@@ -122,6 +131,7 @@ def test_promise_01_a_machine_that_went_before_its_capture_is_cleared_by_that_pr
     world.box.is_gone = True
     world.settle()
     receipt = world.operation(operation).result
+    assert world.row(Machine, receipt["machine_id"]).state == MachineState.LOST
     assert receipt["clearance"] == Clearance.PROVEN_GONE
     assert [lost.split(":")[0] for lost in receipt["lost"]] == [
         f"changes of the {kind} since its last committed state" for kind in SnapshotKind
@@ -144,6 +154,14 @@ def test_promise_01_a_machine_that_goes_after_its_captures_has_lost_nothing(worl
     assert (ended.state, ended.result["lost"]) == (OperationState.SUCCEEDED, [])
     assert ended.result["clearance"] == Clearance.CAPTURES_VERIFIED
     assert world.pod(pod).last_error is None
+    check_kept(world, pod)
+
+
+def test_promise_01_a_machine_that_was_ready_is_not_returned_like_one_that_never_was(world):
+    pod = prepared(world, "stop")
+    machine = world.machine(pod)
+    world.step_again("ReturnMachine", machine.operation_id)
+    assert world.machine(pod) == machine
     check_kept(world, pod)
 
 

@@ -1,6 +1,7 @@
 """Providers that say what is not so, and agents that speak late, twice or out of turn."""
 
 import hashlib
+from dataclasses import replace
 
 import pytest
 from invariants import check_at_rest, rows
@@ -218,11 +219,25 @@ def test_promise_03_a_machine_without_an_id_is_proven_gone_by_its_stamp_alone(wo
         provider_id="x", stamp=machine.stamp, state=ViewState.STARTING, raw_status="running"
     )
     world.alpha.find = lambda _: [view]
-    assert give_up.proof(world.machine(pod)) == Proof.NONE
-    del world.alpha.find
-    assert give_up.proof(world.machine(pod)) == Proof.MISSING
-    world.idle(2)
+    find = world.alpha.find
+    for _ in range(2):
+        world.alpha.find = find
+        assert give_up.proof(world.machine(pod)) == Proof.NONE
+        del world.alpha.find
+        assert give_up.proof(world.machine(pod)) == Proof.MISSING
+        world.idle(2)
     assert give_up.proof(world.machine(pod)) == Proof.GONE
+
+
+@pytest.mark.parametrize("is_final", [False, True])
+def test_promise_03_a_machine_that_failed_is_gone_if_that_is_its_providers_last_word(
+    world, is_final
+):
+    pod = world.launch()
+    world.alpha.traits = replace(world.alpha.traits, failed_is_final=is_final)
+    world.alpha.words[world.box.provider_id] = (ViewState.FAILED, "failed")
+    proof = world.app.give_up.proof(world.machine(pod))
+    assert proof == (Proof.GONE if is_final else Proof.NONE)
 
 
 def test_promise_03_a_machine_is_not_released_while_another_with_its_stamp_stands(world):

@@ -52,6 +52,8 @@ def test_promise_01_and_02_damage_between_capture_and_verify_keeps_the_machine(
     operation = world.stop(pod)
     assert operation.state == OperationState.FAILED
     assert operation.error["code"] == "snapshot_unverified"
+    assert "no capture of" not in operation.error["detail"], "there is one, and it is damaged"
+    assert operation.lost == ()
     assert "GiveUpMachine" not in world.visited(operation)
     kept = world.pod(pod)
     assert kept.state == PodState.RUNNING
