@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from invariants import check_at_rest
 from recovery_scenes import (
     evidence,
@@ -130,6 +131,21 @@ def test_promise_03_errors_of_the_provider_prove_nothing_for_a_quarter_of_an_hou
     (recovery,) = recoveries(world, pod)
     assert evidence(world, pod, "machine.lost")["provider_says"] == "no_answer"
     assert recovery.is_active or recovery.state == OperationState.SUCCEEDED
+
+
+@pytest.mark.parametrize("says", ["nothing", "stopped", "gone"])
+def test_promise_03_what_was_silent_while_nobody_listened_is_not_lost_at_once(world, says):
+    pod = saved_pod(world)
+    silence(world.box)
+    if says == "nothing":
+        world.alpha.is_down = True
+    else:
+        say(world, world.box, ViewState.STOPPED if says == "stopped" else ViewState.GONE, says)
+    world.clock.advance(timedelta(hours=8))  # the control plane is down, no schedule runs
+    world.sweep()
+    assert recoveries(world, pod) == []
+    world.watch(20)
+    assert len(recoveries(world, pod)) == 1
 
 
 def test_case_p12_a_declared_lost_machine_costs_until_it_is_proven_gone(world):

@@ -4,9 +4,12 @@ Silence alone proves nothing, and neither does the provider's word alone: it tak
 that its provider shows as running is never lost, however long it is silent: its user decides.
 """
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import ClassVar
 
+from podferry.domain.entity import Entity
 from podferry.domain.machine import Machine, NoticeKind
 from podferry.domain.state_word import SILENCE
 
@@ -33,6 +36,23 @@ PATIENCE_WHEN_DOOMED = {
 }
 SHORTEST_PATIENCE = min(PATIENCE_WHEN_DOOMED.values())
 UNSAID_DEADLINE = timedelta(seconds=30)
+LONGEST_GAP = timedelta(minutes=3)
+"""Between two looks of one watch; they come each minute."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch(Entity):
+    """Since when somebody has looked without a break.
+
+    While the control plane itself is down no machine can be heard. What was silent then has the
+    whole patience from the moment it is back.
+    """
+
+    PREFIX: ClassVar[str] = "watch"
+
+    account_id: str = "operator"
+    since: datetime
+    looked_at: datetime
 
 
 def is_doomed(machine: Machine, now: datetime) -> bool:
