@@ -120,7 +120,9 @@ def test_who_was_stopped_before_stays_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-@pytest.mark.parametrize("pid", [1, os.getpid(), os.getppid(), 2**22 - 1])
+@pytest.mark.parametrize(
+    "pid", [1, os.getpid(), os.getppid(), 2**22 - 1], ids=["first", "own", "parent", "nobody"]
+)
 def test_process_1_and_the_agent_with_all_above_it_are_never_paused(
     tmp_path: Path, pid: int
 ) -> None:
