@@ -118,6 +118,8 @@ class Machine(Entity):
     facts: dict[str, Any] = field(default_factory=dict)
     looked_at: datetime | None = None
     """When the provider was last asked about it."""
+    shown_at: datetime | None = None
+    """When the provider first showed it: it has been listed since, unless it is gone."""
     notice: Notice | None = None
     missing_since: datetime | None = None
     """First complete listing in a row that did not show it."""
@@ -137,6 +139,8 @@ class Machine(Entity):
 
     def unlisted_until(self, settles_seconds: int) -> datetime:
         """Until then a listing that does not show the machine proves nothing."""
+        if self.shown_at is not None:
+            return self.shown_at
         asked = self.requested_at or self.created_at
         ended = self.create_ended_at or asked + LONGEST_CREATE
         return ended + timedelta(seconds=settles_seconds)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from podferry.domain.errors import BootFailedError, PriceRaisedError, ProviderBusyError
@@ -61,6 +61,8 @@ class AwaitAgent:
             view = cloud.get(machine.provider_id or "")
         except ProviderBusyError:
             return machine  # A look that failed proves nothing; the deadline still runs.
+        if view.stamp is not None and machine.shown_at is None:
+            self._note_shown(machine.id, now)
         is_shown = self._check_view(operation, machine, view, cloud)
         if not is_shown and not is_waiting:
             return machine
@@ -86,6 +88,12 @@ class AwaitAgent:
         self.records.apply(plan)
         return self.records.store.get(Machine, machine.id)
 
+    def _note_shown(self, machine_id: str, now: datetime) -> None:
+        def plan() -> Sequence[Change]:
+            return [Update(replace(self.records.store.get(Machine, machine_id), shown_at=now))]
+
+        self.records.apply(plan)
+
     def _check_view(
         self, operation: Operation, machine: Machine, view: MachineView, cloud: GpuCloud
     ) -> bool:
@@ -93,7 +101,7 @@ class AwaitAgent:
         is_young = self.records.now() <= machine.unlisted_until(
             cloud.traits.listing_settles_seconds
         )
-        if view.state == ViewState.GONE and view.raw_status == "not_found" and is_young:
+        if view.state == ViewState.GONE and view.stamp is None and is_young:
             return False  # Not visible yet: a young machine that is missing proves nothing.
         if view.state in DEAD:
             raise BootFailedError(f"machine {machine.id}: {DEAD[view.state]} ({view.raw_status})")
