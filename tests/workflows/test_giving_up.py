@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from datetime import timedelta
 from itertools import pairwise
 
 import pytest
@@ -50,6 +51,15 @@ def test_a_receipt_tells_what_was_captured_and_what_the_machine_cost(world):
         assert receipt[name]["root_sha256"] == snapshot.root.sha256
         assert receipt[name]["bytes"] == snapshot.summary["bytes"]
     assert world.volume(pod).size_bytes == world.snapshot(world.volume(pod).head).summary["bytes"]
+
+
+def test_a_machine_that_was_shown_is_proven_gone_without_the_time_that_a_listing_takes(world):
+    pod = prepared(world, "stop")
+    machine = world.machine(pod)
+    world.stop(pod)
+    gone = world.row(Machine, machine.id)
+    settles = timedelta(seconds=world.alpha.traits.listing_settles_seconds)
+    assert machine.shown_at < gone.released_at < machine.create_ended_at + settles
 
 
 def test_milestones_tell_a_whole_stop_in_order(world):
