@@ -39,9 +39,9 @@ def install_packages() -> None:
     if done.exists() and done.read_text() == PACKAGES.read_text():
         return
     shutil.rmtree(SITE, ignore_errors=True)
-    command = [Path(sys.executable).with_name("uv"), "pip", "install", "--quiet"]
-    options = ["--python", sys.executable, "--target", SITE, "--compile-bytecode"]
-    subprocess.run([*command, *options, "--link-mode=copy", "-r", PACKAGES], check=True)
+    command = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet"]
+    options = ["--python", sys.executable, "--target", str(SITE), "--compile-bytecode"]
+    subprocess.run([*command, *options, "--link-mode=copy", "-r", str(PACKAGES)], check=True)
     done.write_text(PACKAGES.read_text())
 
 
@@ -53,13 +53,13 @@ def make(root: Path, scale: float, environment_mb: int) -> None:
 def make_environment(root: Path, size: int) -> None:
     """Copies of real files up to a size; a little more waits in `package` for a later step."""
     sources = {SITE: "opt/venv/lib/python3/site-packages", Path("/usr"): "usr"}
-    used = 0
+    used = {"environment": 0, "package": 0}
     for source, place in sources.items():
         for path in _files_of(source):
-            tree = "environment" if used < size else "package"
-            if used >= size * (1 + _PACKAGE_SHARE):
+            tree = "environment" if used["environment"] < size else "package"
+            used[tree] += _copy(path, root / tree / place / path.relative_to(source))
+            if used["package"] >= size * _PACKAGE_SHARE:
                 return
-            used += _copy(path, root / tree / place / path.relative_to(source))
 
 
 def _files_of(source: Path) -> Iterator[Path]:

@@ -14,8 +14,9 @@ from podferry_agent.snapshot.chunks import PLANES2, PLANES4, RAW, ZSTD, Block
 from podferry_agent.snapshot.errors import SnapshotCorruptError, UnsupportedFormatError
 
 _SAMPLE = 16 << 10
+_PIECE = 256 << 10
 _SAMPLED_FROM = 64 << 10  # smaller blocks are simply tried
-_NOT_WORTH_IT = 0.97
+_NOT_WORTH_IT = 0.99
 _PLANES_BELOW = 0.95  # planes must promise this, and be better than plain zstd by the margin
 _PLANES_MARGIN = 0.02
 _PLANES_TRIED_ABOVE = 0.6
@@ -52,11 +53,11 @@ class Codec(threading.local):
     def encode(self, data: bytes | memoryview) -> tuple[int, bytes | memoryview]:
         """The codec and what to store, which is `data` itself if that does not shrink."""
         codec, phase = self._choose(memoryview(data))
-        if codec == ZSTD:
-            packed = self._normal.compress(data)
-        elif codec in _WIDTHS:
+        if codec in _WIDTHS:
             packed = self._pack_planes(bytes(data), _WIDTHS[codec], phase)
-        if codec == RAW or len(packed) >= len(data):
+        else:
+            packed = self._normal.compress(data)
+        if len(packed) > _NOT_WORTH_IT * len(data):
             return RAW, data
         return codec, packed
 
@@ -93,16 +94,24 @@ class Codec(threading.local):
             return ZSTD, 0  # neither numbers nor noise look like this
         samples += self._samples(data, (1, 3))
         plain = sum(len(self._quick.compress(sample)) for sample in samples) / (3 * _SAMPLE)
-        if plain > _PLANES_TRIED_ABOVE and (planes := self._best_planes(samples, plain)):
-            return planes
-        return (ZSTD if plain < _NOT_WORTH_IT else RAW), 0
+        planes = self._best_planes(samples, plain) if plain > _PLANES_TRIED_ABOVE else None
+        if planes and planes[0] < self._repeated(data) - _PLANES_MARGIN:
+            return planes[1:]
+        # Not left out as noise: Zstandard is quick to pass over that, and samples can deceive.
+        return ZSTD, 0
+
+    def _repeated(self, data: memoryview) -> float:
+        """What level 1 makes of a longer piece, in which things come again far apart."""
+        start = max(0, len(data) // 2 - _PIECE // 2)
+        piece = data[start : start + _PIECE]
+        return len(self._normal.compress(piece)) / len(piece)
 
     def _samples(self, data: memoryview, quarters: tuple[int, ...]) -> list[bytes]:
         starts = [(len(data) * quarter // 4) & ~7 for quarter in quarters]
         return [bytes(data[start : start + _SAMPLE]) for start in starts]
 
-    def _best_planes(self, samples: list[bytes], plain: float) -> tuple[int, int] | None:
-        """The width and phase of numbers, if there are any; `plain` is what Zstandard makes."""
+    def _best_planes(self, samples: list[bytes], plain: float) -> tuple[float, int, int] | None:
+        """Promise, codec and phase of numbers, if any; `plain` is what Zstandard makes."""
         ratio, codec, phase = min(
             (self._promise(samples, width, phase), codec, phase)
             for codec, width in _WIDTHS.items()
@@ -112,7 +121,7 @@ class Codec(threading.local):
             return None
         # Only level 1 itself tells what it makes of data that has repetitions besides.
         normal = sum(len(self._normal.compress(sample)) for sample in samples) / (3 * _SAMPLE)
-        return (codec, phase) if ratio < normal - _PLANES_MARGIN else None
+        return (ratio, codec, phase) if ratio < normal - _PLANES_MARGIN else None
 
     def _promise(self, samples: list[bytes], width: int, phase: int) -> float:
         """How small the samples would get as numbers of a width that begin at a phase."""
