@@ -57,6 +57,8 @@ def make_environment(root: Path, size: int) -> None:
     for source, place in sources.items():
         for path in _files_of(source):
             tree = "environment" if used["environment"] < size else "package"
+            if tree == "package" and path.lstat().st_size > size * _PACKAGE_SHARE / 2:
+                continue
             used[tree] += _copy(path, root / tree / place / path.relative_to(source))
             if used["package"] >= size * _PACKAGE_SHARE:
                 return
