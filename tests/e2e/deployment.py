@@ -153,11 +153,22 @@ class User:
 
     def _end(self, pod: dict[str, Any]) -> None:
         if pod["operation"] is not None:
+            self._give_up_waiting(pod["operation"])
             for _ in self.api.watch(pod["operation"]["id"], 240):
                 pass
         if self.pod(pod)["state"] not in {"stopped", "deleted"}:
             for _ in self.api.watch(self.ask(pod, "stop", accept_loss=True), 240):
                 pass
+
+    def _give_up_waiting(self, operation: dict[str, Any]) -> None:
+        """A launch that random numbers asked for may wait for its GPUs for hours."""
+        if operation["kind"] not in {"launch", "start", "recover"}:
+            return
+        try:
+            self.api.post(f"/v1/operations/{operation['id']}/cancel")
+        except ApiError as error:
+            if error.status != 409:  # it has ended meanwhile
+                raise
 
 
 def code_of(error: ApiError) -> tuple[int, str]:
