@@ -16,8 +16,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.parent.relative_to(ROOT).as_posix()
         for shared in TOGETHER:
             if folder == shared or folder.startswith(f"{shared}/"):
-                # The life of pods takes as long as all other end-to-end tests together.
-                own = f"{shared}/{item.path.stem}" if item.path.stem == "test_life" else shared
+                # End-to-end tests mostly wait: a stack in each process is worth it.
+                own = f"{shared}/{item.path.stem}" if shared == "e2e" else shared
                 item.add_marker(pytest.mark.xdist_group(own))
     # The longest group first, so that the processes end at about the same time.
     items.sort(key=lambda item: not item.path.is_relative_to(ROOT / "e2e"))

@@ -11,6 +11,9 @@ from local.aws.client import client
 from local.demo import pod_shell
 from local.stack import CONTROL_STACK, STATE_STACK, LocalStack
 
+FILL = "mkdir -p /workspace/d && head -c {mib}M /dev/urandom > /workspace/d/big && sync"
+DIGEST = "cd /workspace && find . -type f | sort | xargs sha256sum | sha256sum"
+
 IMAGE = "docker.io/library/debian:12"
 
 
