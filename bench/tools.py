@@ -1,6 +1,7 @@
 """The tools that are measured: a command line for each thing that each can do."""
 
 import compileall
+import functools
 import os
 import shutil
 import subprocess
@@ -113,6 +114,7 @@ PEERS = [
 ]
 
 
+@functools.cache
 def restic_over_options() -> str:
     """Newer versions compare by size and time, and delete what is too much; older write all."""
     if shutil.which("restic") is None:

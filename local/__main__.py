@@ -15,6 +15,7 @@ from local.boxes.spec import Isolation
 from local.boxes.user_namespace import subordinate_range
 from local.processes import REPOSITORY, ProcessError
 from local.stack import (
+    PROVIDERS,
     LocalStack,
     Ports,
     StackError,
@@ -24,7 +25,7 @@ from local.stack import (
 )
 
 DEFAULT_DATA = Path(".podferry")
-PARTS = ("aws", "base", "fluence", "logs", "vastai")
+PARTS = ("aws", "base", "logs", *PROVIDERS)
 
 
 def main(arguments: list[str]) -> int:

@@ -32,7 +32,7 @@ class LastSave:
                 return NoticeReply.parse(reply).command
             except ApiUnreachableError as error:
                 _LOG.warning("notice_not_heard", extra={"reason": str(error)})
-                backoff.wait(self.stopping, error.retry_after_seconds)
+                self.stopping.wait(backoff.next_delay(error.retry_after_seconds))
             except (ApiError, WireError) as error:
                 _LOG.error("notice_refused", extra={"reason": str(error)})
                 return None

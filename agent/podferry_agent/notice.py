@@ -30,10 +30,6 @@ class TerminationNotice:
     def add_hook(self, hook: Hook) -> None:
         self._hooks.append(hook)
 
-    @property
-    def is_given(self) -> bool:
-        return self._is_given
-
     def run_hooks_if_given(self) -> None:
         if not self._is_given or self._has_run:
             return

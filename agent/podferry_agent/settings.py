@@ -42,10 +42,6 @@ class Settings:
     metadata_url: str | None
     """Where a cloud's metadata service would be. `None`: not looked for, as in a directory box."""
 
-    @property
-    def is_directory_box(self) -> bool:
-        return self.root != Path("/")
-
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
     """Raises: SettingsError with the name of the variable and how to set it."""

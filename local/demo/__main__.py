@@ -15,7 +15,7 @@ from local.api import Api, ApiError
 from local.assembly import BuildError
 from local.aws.errors import LocalAWSError
 from local.demo.pod_shell import CommandFailedError
-from local.demo.story import DemoFailedError, Story
+from local.demo.story import DemoFailedError, Story, in_words
 from local.processes import ProcessError
 from local.stack import StackError, make_data_directory, stack_for_use
 
@@ -103,7 +103,7 @@ def show_timeline(story: Story) -> None:
     for label, operation in story.timeline:
         begun = datetime.fromisoformat(operation["milestones"][0]["at"])
         marks = [
-            f"{m['phase'].replace('_', ' ').replace('-', ' ')} "
+            f"{in_words(m['phase'])} "
             f"{(datetime.fromisoformat(m['at']) - begun).total_seconds():.1f}"
             for m in operation["milestones"][1:]
         ]

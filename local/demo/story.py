@@ -133,9 +133,7 @@ class Story:
                     phase = (part["id"], milestone["phase"])
                     if phase not in shown:
                         shown.add(phase)
-                        self.say(
-                            f"  {part['kind']}: {phase[1].replace('_', ' ').replace('-', ' ')}"
-                        )
+                        self.say(f"  {part['kind']}: {in_words(milestone['phase'])}")
         if operation["state"] != "succeeded":
             raise DemoFailedError(f"{label} {operation['state']}: {operation['error']}")
         if show_timeline:
@@ -209,3 +207,8 @@ class Story:
         printed = pod_shell.run_file(self.api, self.pod_id, "inventory.py", 180)
         self.say(f"  inventory taken in {time.monotonic() - started:.1f} s")
         return read_inventory(printed)
+
+
+def in_words(phase: str) -> str:
+    """A milestone's name, as the story tells it."""
+    return phase.replace("_", " ").replace("-", " ")

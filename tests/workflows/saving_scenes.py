@@ -4,10 +4,12 @@ from functools import partial
 from types import SimpleNamespace
 
 from invariants import rows
+from scenes import DATA
 
 from podferry.domain.pod import PodState
 from podferry.domain.snapshot import Snapshot, SnapshotState
 from podferry.ports.gpu_cloud import ViewState
+from podferry.services.pods import PodChange
 
 
 def running(world, **box_settings):
@@ -15,6 +17,18 @@ def running(world, **box_settings):
     for name, value in box_settings.items():
         setattr(world.box, name, value)
     world.live(0.2)
+    return pod
+
+
+def saved_each_minute(world, minutes):
+    """A pod with data and a tool, that has run for so long."""
+    pod = world.launch()
+    world.box.volume = dict(DATA)
+    world.box.environment["/opt/tool"] = "installed"
+    world.box.has_timer = True
+    change = PodChange(save_interval_seconds=60)
+    world.app.change_pod.change(world.account.id, pod.id, change, revision=None)
+    world.live(minutes)
     return pod
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from invariants import check_at_rest, check_data
 from world import World
 
+from podferry.domain.command import CommandKind
 from podferry.domain.offer import Requirements
 from podferry.domain.operation import Cause, Operation
 from podferry.domain.pod import Pod
@@ -61,6 +62,14 @@ def ask(world: World, pod: Pod, kind: str) -> Operation:
             return app.move_pod.ask(account, pod.id, elsewhere, Cause.USER)
 
 
+def hanging_in_capture(world: World, pod: Pod) -> Operation:
+    """A stop whose captures have begun and do not end."""
+    world.box.hangs.add(CommandKind.CAPTURE)
+    operation = ask(world, pod, "stop")
+    world.run(until=lambda: "Capture" in world.visited(operation))
+    return operation
+
+
 def once_at(world: World, side: str, step: str, do: Callable[[str], None]) -> list[str]:
     """Do it the first time that the step runs, with the operation's id; tells if it happened."""
     happened: list[str] = []
@@ -72,6 +81,15 @@ def once_at(world: World, side: str, step: str, do: Callable[[str], None]) -> li
 
     setattr(world, side, hook)
     return happened
+
+
+def cancel_after(world: World, step: str) -> None:
+    """Its user cancels the operation as soon as the step has run."""
+
+    def cancel(operation_id: str) -> None:
+        world.app.cancel_operation.ask(world.account.id, operation_id)
+
+    once_at(world, "after_step", step, cancel)
 
 
 def check_kept(world: World, pod: Pod) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from asl import KilledError
 from invariants import check_at_rest, rows
-from scenes import ask, check_kept, once_at, prepared
+from scenes import ask, check_kept, hanging_in_capture, once_at, prepared
 
 from podferry.domain.command import Command, CommandKind, CommandState
 from podferry.domain.machine import MachineState
@@ -65,9 +65,7 @@ def test_promise_02_a_pod_counts_as_running_again_when_its_agent_has_resumed_it(
 
 def test_a_stop_that_turns_back_withdraws_the_commands_that_are_open_and_no_others(world):
     pod = prepared(world, "stop")
-    world.box.hangs.add(CommandKind.CAPTURE)
-    operation = ask(world, pod, "stop")
-    world.run(until=lambda: "Capture" in world.visited(operation))
+    operation = hanging_in_capture(world, pod)
     world.run(seconds=5)
     world.app.cancel_operation.ask(world.account.id, operation.id)
     world.settle()
@@ -88,9 +86,7 @@ def test_a_stop_that_turns_back_withdraws_the_commands_that_are_open_and_no_othe
 def test_a_machine_that_counts_as_lost_is_given_no_command_by_the_next_stop(world):
     pod = prepared(world, "stop")
     box = world.box
-    box.hangs.add(CommandKind.CAPTURE)
-    first = ask(world, pod, "stop")
-    world.run(until=lambda: "Capture" in world.visited(first))
+    first = hanging_in_capture(world, pod)
     box.is_gone = box.is_dead = True
 
     def cancel(_):

@@ -238,6 +238,7 @@ def test_a_head_is_never_deleted_whatever_its_row_says(yard):
     yard.expire(head)
     yard.rounds(2 * LONG)
     assert yard.snapshot(head).state == SnapshotState.COMMITTED
+    assert yard.snapshot(head).mark is None
     assert yard.missing() == []
 
 

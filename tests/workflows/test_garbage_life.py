@@ -4,11 +4,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 from invariants import check_at_rest, check_data
+from saving_scenes import saved_each_minute
 from scenes import DATA
 
 from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState, expired_owner
 from podferry.ports.store import Update
-from podferry.services.pods import PodChange
 
 VOLUME = SnapshotKind.VOLUME
 
@@ -19,24 +19,13 @@ def collect(world, days):
         world.app.collect_garbage.run(lambda: True)
 
 
-def saving_pod(world, minutes):
-    pod = world.launch()
-    world.box.volume = dict(DATA)
-    world.box.environment["/opt/tool"] = "installed"
-    world.box.has_timer = True
-    change = PodChange(save_interval_seconds=60)
-    world.app.change_pod.change(world.account.id, pod.id, change, revision=None)
-    world.live(minutes)
-    return pod
-
-
 def keys_of(world, snapshot_id):
     prefix = f"{world.account.id}/{snapshot_id}/"
     return [key for key in world.objects.keys(VOLUME) if key.startswith(prefix)]
 
 
 def test_saves_that_were_thinned_out_go_and_the_pod_starts_from_what_is_left(world):
-    pod = saving_pod(world, minutes=6)
+    pod = saved_each_minute(world, minutes=6)
     world.stop(pod)
     saves = list(world.store.list_owned(Snapshot, pod.volume_id, limit=100).items)
     world.clock.advance(timedelta(days=40))
@@ -56,7 +45,7 @@ def test_saves_that_were_thinned_out_go_and_the_pod_starts_from_what_is_left(wor
 
 
 def test_the_capture_that_a_failed_try_left_goes_and_the_good_one_stays(world):
-    pod = saving_pod(world, minutes=0.2)
+    pod = saved_each_minute(world, minutes=0.2)
 
     def damage(kind, snapshot_id, pack):
         world.after_capture = lambda *_: None
@@ -74,7 +63,7 @@ def test_the_capture_that_a_failed_try_left_goes_and_the_good_one_stays(world):
 
 
 def test_a_collection_at_every_step_of_a_start_and_a_stop_takes_nothing_away(world):
-    pod = saving_pod(world, minutes=4)
+    pod = saved_each_minute(world, minutes=4)
     world.stop(pod)
     head = world.volume(pod).head
     saves = list(world.store.list_owned(Snapshot, pod.volume_id, limit=100).items)

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from asl import StateError
 from invariants import check_at_rest, rows
-from scenes import DATA, ask, check_kept, once_at, prepared
+from scenes import DATA, ask, check_kept, hanging_in_capture, once_at, prepared
 
 from podferry.domain.command import CommandKind
 from podferry.domain.errors import NoCapacityError
@@ -135,9 +135,7 @@ def test_promise_01_of_two_captures_only_the_damaged_one_is_lost(world, kind):
 
 def test_promise_01_a_machine_that_went_before_its_capture_is_cleared_by_that_proof(world):
     pod = prepared(world, "stop")
-    world.box.hangs.add(CommandKind.CAPTURE)
-    operation = ask(world, pod, "stop")
-    world.run(until=lambda: "Capture" in world.visited(operation))
+    operation = hanging_in_capture(world, pod)
     world.box.is_gone = True
     world.settle()
     receipt = world.operation(operation).result

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from asl import KilledError
 from invariants import check_at_rest, rows
-from scenes import LAUNCH, STOP, ask, check_kept, once_at, prepared
+from scenes import LAUNCH, STOP, ask, check_kept, hanging_in_capture, once_at, prepared
 
 from podferry.domain.command import Command, CommandKind
 from podferry.domain.errors import NoCapacityError
@@ -173,9 +173,7 @@ def test_promise_05_an_agent_on_a_machine_that_its_provider_denies_to_have_made_
 def test_promise_05_an_agent_that_wakes_after_its_machine_counted_as_lost_is_told_to_end(world):
     pod = prepared(world, "stop")
     box = world.box
-    box.hangs.add(CommandKind.CAPTURE)
-    operation = ask(world, pod, "stop")
-    world.run(until=lambda: "Capture" in world.visited(operation))
+    hanging_in_capture(world, pod)
     box.is_gone = box.is_dead = True
 
     def wake(_):

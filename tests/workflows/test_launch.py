@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from invariants import rows
 
 from podferry.domain.command import CommandKind
 from podferry.domain.errors import (
@@ -108,6 +109,9 @@ def test_case_p7_a_contract_dearer_than_the_cap_is_given_back(world):
     operation = world.start(pod, max_price_microusd_per_hour=450_000, providers=("alpha",))
     assert operation.state == OperationState.FAILED
     assert operation.error["code"] == "price_raised"
+    refused = rows(world, Machine, pod.id)[0]
+    assert refused.shown_at is not None
+    assert refused.looked_at is None, "a step that is run again refuses it again"
     assert world.boxes() == []
     assert world.pod(pod).state == PodState.STOPPED
 

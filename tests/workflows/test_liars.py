@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from invariants import check_at_rest, rows
-from scenes import DATA, ask, check_kept, once_at, prepared
+from scenes import DATA, ask, cancel_after, check_kept, hanging_in_capture, once_at, prepared
 
 from podferry.domain.command import Command, CommandKind, CommandState
 from podferry.domain.errors import (
@@ -180,12 +180,7 @@ def test_promise_06_a_machine_is_looked_at_after_it_registered_however_long_that
 def test_promise_03_a_young_machine_that_is_not_listed_yet_is_waited_for_and_ended(world):
     world.alpha.listing_lag_seconds = 15
     pod = world.create()
-    once_at(
-        world,
-        "after_step",
-        "Rent",
-        lambda operation: world.app.cancel_operation.ask(world.account.id, operation),
-    )
+    cancel_after(world, "Rent")
     world.settle()
     assert world.pod(pod).state == PodState.STOPPED
     check_at_rest(world, pod)
@@ -359,9 +354,7 @@ def test_promise_11_a_report_on_another_machines_command_is_ignored(world):
 def test_promise_02_a_capture_that_ends_after_the_stop_turned_back_does_not_count(world):
     pod = prepared(world, "stop")
     box = world.box
-    box.hangs.add(CommandKind.CAPTURE)
-    operation = ask(world, pod, "stop")
-    world.run(until=lambda: "Capture" in world.visited(operation))
+    operation = hanging_in_capture(world, pod)
     world.run(seconds=5)
     world.app.cancel_operation.ask(world.account.id, operation.id)
     world.run()

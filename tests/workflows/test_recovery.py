@@ -81,19 +81,22 @@ def test_promise_03_an_agent_that_speaks_after_the_proof_keeps_its_machine(world
     pod = saved_pod(world)
     box = world.box
     say(world, box, ViewState.GONE, "terminated")
+    world.sweep()
     silence(box)
     world.watch(0.98)
     box.is_dead = False
-    ask = world.alpha.get
+    ask, asked = world.alpha.get, []
 
     def get(provider_id):
         view = ask(provider_id)
         box.beat()
+        asked.append(provider_id)
         return view
 
     world.alpha.get = get
     world.clock.advance(timedelta(seconds=90))
     world.sweep()
+    assert asked
     assert world.pod(pod).machine_id == pod.machine_id
     assert recoveries(world, pod) == []
 
@@ -105,6 +108,7 @@ def test_case_p11_a_machine_that_is_not_found_once_is_not_lost(world):
     world.clock.advance(timedelta(seconds=61))
     box.is_gone = True
     world.sweep()
+    assert world.machine(pod).missing_since is not None
     box.is_gone = box.is_dead = False
     world.watch(10)
     assert world.pod(pod).machine_id == pod.machine_id

@@ -79,16 +79,20 @@ def test_a_word_of_the_agent_between_the_look_and_the_write_keeps_the_machine(wo
     box = world.box
     silence(box)
     box.cloud.words[box.provider_id] = (ViewState.GONE, "terminated")
-    spoken = []
+    look, spoken = box.cloud.get, []
 
     def speak():
-        if world.seconds > heard + 45 and not spoken:
-            spoken.append(True)
-            box.is_dead = False
-            box.beat()
+        world.store.before_commit = lambda: None
+        spoken.append(True)
+        box.is_dead = False
+        box.beat()
 
-    heard = world.seconds
-    world.store.before_commit = speak
+    def get(provider_id):
+        if not spoken:
+            world.store.before_commit = speak
+        return look(provider_id)
+
+    box.cloud.get = get
     world.watch(5)
     assert spoken
     assert recoveries(world, pod) == []

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from asl import StateError
 from invariants import check_at_rest, rows
-from scenes import once_at
+from scenes import cancel_after, once_at
 
 from podferry.domain.errors import NoCapacityError, ProviderBusyError
 from podferry.domain.event import Event
@@ -92,12 +92,7 @@ def test_a_refusal_whose_answer_is_lost_on_the_way_is_not_waited_for_in_a_listin
 def test_a_cancel_while_a_create_is_looked_for_is_noticed_before_the_machine_is_awaited(world):
     world.alpha.create_fails_but_exists = 1
     pod = world.create()
-    once_at(
-        world,
-        "after_step",
-        "Rent",
-        lambda operation: world.app.cancel_operation.ask(world.account.id, operation),
-    )
+    cancel_after(world, "Rent")
     world.settle()
     assert "AwaitAgent" not in world.visited(operation_of(world, pod))
     check_at_rest(world, pod)

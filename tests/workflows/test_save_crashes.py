@@ -3,6 +3,7 @@
 import pytest
 from crashing_store import Crash
 from invariants import check_at_rest, rows
+from saving_scenes import saved_each_minute
 from scenes import DATA, ask
 from world import World
 
@@ -10,19 +11,12 @@ from podferry.domain.errors import ConflictError
 from podferry.domain.operation import Operation, OperationKind, OperationState
 from podferry.domain.pod import PodState
 from podferry.domain.snapshot import Snapshot, SnapshotState
-from podferry.services.pods import PodChange
 
 UNFINISHED = {SnapshotState.OPEN, SnapshotState.CAPTURED}
 
 
 def pod_with_work(world):
-    pod = world.launch()
-    world.box.volume = dict(DATA)
-    world.box.environment["/opt/tool"] = "installed"
-    world.box.has_timer = True
-    change = PodChange(save_interval_seconds=60)
-    world.app.change_pod.change(world.account.id, pod.id, change, revision=None)
-    world.live(0.2)
+    pod = saved_each_minute(world, 0.2)
     world.store.commits = 0
     return pod
 

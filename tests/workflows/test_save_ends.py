@@ -9,7 +9,7 @@ from saving_scenes import ask_save, lose_machine, put_around, running, saves, sh
 from scenes import ask
 
 from podferry.domain.command import Command, CommandKind
-from podferry.domain.errors import EpochStaleError
+from podferry.domain.errors import EpochStaleError, WrongStateError
 from podferry.domain.operation import Operation, OperationState
 from podferry.domain.pod import PodState
 from podferry.domain.saving import SaveKind, SaveState
@@ -166,6 +166,58 @@ def test_promise_05_a_machine_of_an_older_epoch_cannot_move_the_head(world):
     root = world.snapshot(begun.id).root
     with pytest.raises(EpochStaleError):
         world.app.record_capture.commit(world.app.identify.who(world.box.token), begun.id, root, {})
+
+
+def test_promise_05_no_save_is_begun_on_a_volume_that_is_at_another_epoch(world):
+    pod = running(world, has_timer=True)
+    volume = world.volume(pod)
+    world.store.commit(Update(replace(volume, epoch=volume.epoch + 1)))
+    world.live(6)
+    assert rows(world, Snapshot, pod.volume_id) == []
+
+
+def verified(world):
+    """A save of which only the commit is left to do."""
+    pod = running(world, has_timer=True, holds_saves=True)
+    world.live(5.2)
+    (begun,) = rows(world, Snapshot, pod.volume_id)
+    world.store.commit(Update(replace(begun, state=SnapshotState.CAPTURED)))
+    return pod, world.snapshot(begun.id)
+
+
+def of_another_machine(world, _, save):
+    world.store.commit(Update(replace(save, machine_id="mach_other")))
+
+
+def not_the_open_one(world, pod, _):
+    volume = world.volume(pod)
+    world.store.commit(Update(replace(volume, saving=replace(volume.saving, open_id=None))))
+
+
+def not_handed_in(world, _, save):
+    world.store.commit(Update(replace(save, state=SnapshotState.OPEN)))
+
+
+@pytest.mark.parametrize("change", [of_another_machine, not_the_open_one, not_handed_in])
+def test_promise_05_only_the_open_save_of_the_pods_machine_becomes_the_head(world, change):
+    pod, save = verified(world)
+    change(world, pod, save)
+    with pytest.raises(WrongStateError):
+        world.app.end_save.commit(save.id)
+    assert world.volume(pod).head is None
+
+
+def test_promise_05_a_stop_that_is_asked_for_while_a_save_is_committed_comes_first(world):
+    pod, save = verified(world)
+
+    def stop():
+        world.store.before_commit = lambda: None
+        ask(world, pod, "stop")
+
+    world.store.before_commit = stop
+    with pytest.raises(WrongStateError):
+        world.app.end_save.commit(save.id)
+    assert world.volume(pod).head is None
 
 
 def test_promise_05_a_machine_that_was_lost_and_comes_back_saves_nothing(world):

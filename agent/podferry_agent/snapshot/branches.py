@@ -4,7 +4,6 @@ On an empty machine that is nearly everything: a rename for each directory at th
 one for each file, and all times and rights are set where nothing disturbs them any more.
 """
 
-import errno
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,9 +11,8 @@ from hashlib import blake2b
 
 from podferry_agent.snapshot.live import LiveTree
 from podferry_agent.snapshot.model import Entry
-from podferry_agent.snapshot.tree import Tree, split_path
-
-_LONGEST = 3000  # bytes of a place in the stage: with a name it fits into one system call
+from podferry_agent.snapshot.remove import GONE
+from podferry_agent.snapshot.tree import LONGEST, Tree, split_path
 
 
 def staged_name(path: bytes) -> bytes:
@@ -59,7 +57,7 @@ class BranchFinder:
         for path in new:
             parent, name = split_path(path)
             above = places.get(parent)
-            if above is not None and len(above) + len(name) < _LONGEST:
+            if above is not None and len(above) + len(name) < LONGEST:
                 places[path] = above + b"/" + name
             elif parent in want and want[parent].is_directory and self._is_possible(parent, name):
                 places[path] = staged_name(path)
@@ -78,6 +76,5 @@ class BranchFinder:
             with self._tree.directory(parent) as fd:
                 os.stat(name, dir_fd=fd, follow_symlinks=False)
         except OSError as error:
-            # ENOTDIR, ELOOP: what stands there becomes a directory first.
-            return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+            return error.errno in GONE  # or what stands there becomes a directory first
         return False

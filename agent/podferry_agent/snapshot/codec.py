@@ -90,10 +90,12 @@ class Codec(threading.local):
         if size < _SAMPLED_FROM:
             return ZSTD, 0
         samples = self._samples(data, (2,))
-        if len(self._quick.compress(samples[0])) < _PLANES_TRIED_ABOVE * _SAMPLE:
+        sizes = [len(self._quick.compress(samples[0]))]
+        if sizes[0] < _PLANES_TRIED_ABOVE * _SAMPLE:
             return ZSTD, 0  # neither numbers nor noise look like this
         samples += self._samples(data, (1, 3))
-        plain = sum(len(self._quick.compress(sample)) for sample in samples) / (3 * _SAMPLE)
+        sizes += [len(self._quick.compress(sample)) for sample in samples[1:]]
+        plain = sum(sizes) / (3 * _SAMPLE)
         planes = self._best_planes(samples, plain) if plain > _PLANES_TRIED_ABOVE else None
         if planes and planes[0] < self._repeated(data) - _PLANES_MARGIN:
             return planes[1:]

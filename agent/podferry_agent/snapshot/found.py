@@ -5,10 +5,8 @@ import stat
 
 from podferry_agent.snapshot import posix
 from podferry_agent.snapshot.model import Entry
-from podferry_agent.snapshot.tree import Tree, split_path
+from podferry_agent.snapshot.tree import LONGEST, Tree, split_path
 from podferry_agent.snapshot.xattrs import is_device, read_xattrs, settle
-
-_LONGEST = 3000  # bytes of a path that one system call surely takes
 
 
 def lstat(tree: Tree, path: bytes) -> os.stat_result:
@@ -16,7 +14,7 @@ def lstat(tree: Tree, path: bytes) -> os.stat_result:
 
     Of a path through a symlink this tells what is behind it: compare the directories as well.
     """
-    if 0 < len(path) < _LONGEST:
+    if 0 < len(path) < LONGEST:
         return os.stat(path, dir_fd=tree.fd, follow_symlinks=False)
     if not path:
         return os.fstat(tree.fd)
@@ -30,13 +28,18 @@ def entry_of(path: bytes, status: os.stat_result) -> Entry:
     mode = status.st_mode
     return Entry(
         path,
-        mode,
-        status.st_uid,
-        status.st_gid,
+        shared(mode),
+        shared(status.st_uid),
+        shared(status.st_gid),
         status.st_size if stat.S_ISREG(mode) else 0,
         status.st_mtime_ns,
         rdev=status.st_rdev if is_device(mode) else 0,
     )
+
+
+def shared(number: int, numbers: dict[int, int] = {}) -> int:  # noqa: B006 (shared on purpose)
+    """One object for all equal modes and owners: a tenth of the memory of a large tree."""
+    return numbers.setdefault(number, number)
 
 
 def open_entry(path: bytes, fd: int, status: os.stat_result) -> Entry:

@@ -114,9 +114,11 @@ class Listings:
         rows[place * ROW_SIZE : (place + 1) * ROW_SIZE] = UNPROVEN
         self._by_path[directory] = replace(listing, rows=bytes(rows))
 
-    def still_linked(self) -> Iterator[tuple[tuple[int, int], list[bytes]]]:
-        """The shared inodes with those of their paths that a walk has seen again."""
-        for inode, paths in self.links.items():
+    def still_linked(
+        self, links: dict[tuple[int, int], list[bytes]]
+    ) -> Iterator[tuple[tuple[int, int], list[bytes]]]:
+        """Of the shared inodes of an earlier walk, those paths that this one has seen again."""
+        for inode, paths in links.items():
             found = [path for path in paths if self._has(path, inode)]
             if found:
                 yield inode, found

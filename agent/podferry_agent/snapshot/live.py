@@ -8,13 +8,11 @@ from collections.abc import Mapping
 from podferry_agent.snapshot import posix
 from podferry_agent.snapshot.found import entry_of, special_entry
 from podferry_agent.snapshot.model import BARE, TEMPORARY_PREFIX, Entry, TreeSpec
-from podferry_agent.snapshot.mounts import can_read_mountinfo
+from podferry_agent.snapshot.mounts import can_read_mountinfo, is_unlisted_mount
 from podferry_agent.snapshot.rules import Rules, Verdict
 from podferry_agent.snapshot.trail import Trail
-from podferry_agent.snapshot.tree import Tree
+from podferry_agent.snapshot.tree import VANISHED_ERRNOS, Tree, scan
 from podferry_agent.snapshot.xattrs import read_xattrs, settle
-
-_GONE = (errno.ENOENT, errno.ESTALE, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
 
 class LiveTree:
@@ -59,9 +57,9 @@ class LiveTree:
                 path = stack.pop()
                 try:
                     fd = trail.enter(path)
-                    names, statuses = _scan(fd)
+                    names, statuses = scan(fd, _pass_over)
                 except OSError as error:
-                    if error.errno not in (*_GONE, errno.EACCES, errno.EPERM):
+                    if error.errno not in (*VANISHED_ERRNOS, errno.EACCES, errno.EPERM):
                         raise
                     continue  # gone, or of another user: nothing in it can be kept
                 self._describe_directory(path, fd)
@@ -77,13 +75,14 @@ class LiveTree:
             settle(entry, xattrs)
 
     def _take_all(
-        self, path: bytes, fd: int, names: list[bytes], statuses: list[os.stat_result]
+        self, path: bytes, fd: int, names: bytes, statuses: list[os.stat_result]
     ) -> list[bytes]:
         """Note what is in a directory; the directories in it that are looked into as well."""
         prefix = path + b"/" if path else b""
         opened = []
         nodes, files, device = self.nodes, self._wanted_files, self.nodes[path].st_dev
-        for name, status in zip(names, statuses, strict=True):
+        each = names.split(b"\0") if names else []
+        for name, status in zip(each, statuses, strict=True):
             child = prefix + name
             if child in files and stat.S_ISREG(status.st_mode):
                 nodes[child] = status  # most names take the short way
@@ -95,9 +94,9 @@ class LiveTree:
 
     def _take(self, path: bytes, place: tuple[int, bytes, int], status: os.stat_result) -> bool:
         """Note one name, if it is the pod's; whether it is a directory to be looked into."""
-        fd, name, device = place
+        fd, name, _ = place
         verdict, opened = self._verdict(path, name, status)
-        if self._is_unlisted_mount(fd, name, status, device):
+        if is_unlisted_mount(place, status, ask=self._ask_for_mounts):
             verdict = Verdict.BARE if stat.S_ISDIR(status.st_mode) else Verdict.MACHINE
             opened = False
         if verdict not in (Verdict.KEEP, Verdict.BARE) or self._is_skipped_socket(status):
@@ -132,7 +131,7 @@ class LiveTree:
         try:
             self.described[path] = special_entry(self._tree, (fd, name), path, status)
         except OSError as error:
-            if error.errno not in _GONE:
+            if error.errno not in VANISHED_ERRNOS:
                 raise
 
     def _note_inode(self, path: bytes, status: os.stat_result) -> None:
@@ -141,37 +140,6 @@ class LiveTree:
     def _is_skipped_socket(self, status: os.stat_result) -> bool:
         return stat.S_ISSOCK(status.st_mode) and not self._with_sockets
 
-    def _is_unlisted_mount(self, fd: int, name: bytes, status: os.stat_result, device: int) -> bool:
-        """A mount that /proc did not tell about: another device, or statx says so.
 
-        Only directories are compared by device: on overlayfs the files of a lower layer have a
-        device number of their own. A btrfs subvolume has one too, but is no mount.
-        """
-        if stat.S_ISDIR(status.st_mode) and status.st_dev != device:
-            return posix.is_mount_root(fd, name) is not False
-        return self._ask_for_mounts and posix.is_mount_root(fd, name) is True
-
-
-def _scan(fd: int) -> tuple[list[bytes], list[os.stat_result]]:
-    """Names of a directory, and what `lstat` says about each."""
-    try:
-        with os.scandir(fd) as entries:
-            found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
-    except OSError:
-        # Not before scandir is closed: both share the fd's position, which is then set back.
-        found = _scan_one_by_one(fd)
-    if not found:
-        return [], []
-    names = os.fsencode("\0".join([name for name, _ in found])).split(b"\0")
-    return names, [status for _, status in found]
-
-
-def _scan_one_by_one(fd: int) -> list[tuple[str, os.stat_result]]:
-    """Some name vanished in between, or cannot be looked at."""
-    found = []
-    for name in os.listdir(fd):
-        try:
-            found.append((name, os.stat(name, dir_fd=fd, follow_symlinks=False)))
-        except OSError:
-            continue  # not there for us, so a restore makes it anew
-    return found
+def _pass_over(_name: bytes, _error: OSError) -> None:
+    """Not there for us, so a restore makes it anew."""

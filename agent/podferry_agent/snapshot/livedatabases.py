@@ -21,7 +21,8 @@ from podferry_agent.snapshot.listings import ctime_ns_of
 from podferry_agent.snapshot.livetools import LiveTools, forget_content
 from podferry_agent.snapshot.model import TORN, UNREADABLE, VANISHED, display
 from podferry_agent.snapshot.openfiles import Holders, holders_of
-from podferry_agent.snapshot.walk import VANISHED_ERRNOS, Node
+from podferry_agent.snapshot.tree import VANISHED_ERRNOS
+from podferry_agent.snapshot.walk import Node
 from podferry_agent.snapshot.watch import TICK_NS
 
 _ATTEMPTS = 3

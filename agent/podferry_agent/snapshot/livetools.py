@@ -1,21 +1,18 @@
 """What both halves of settling a live tree work with."""
 
-import os
-import stat
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from podferry_agent.snapshot.listings import row_of
-from podferry_agent.snapshot.model import HAS_HOLES, KEPT, TORN, Entry
+from podferry_agent.snapshot.model import HAS_HOLES, KEPT, TORN
 from podferry_agent.snapshot.pace import Pace
 from podferry_agent.snapshot.previous import Parent
 from podferry_agent.snapshot.reading import FileReader
 from podferry_agent.snapshot.restcopies import RestCopier
 from podferry_agent.snapshot.tree import Tree, split_path
-from podferry_agent.snapshot.walk import Node, WalkReport
+from podferry_agent.snapshot.walk import Node, WalkReport, look
 from podferry_agent.snapshot.watch import LiveWatch
 
 
@@ -41,17 +38,8 @@ class LiveTools:
 
     def look(self, path: bytes) -> Node | None:
         """The regular file at a path, as it is; None if there is none."""
-        directory, name = split_path(path)
-        try:
-            with self.tree.directory(directory) as fd:
-                status = os.stat(name, dir_fd=fd, follow_symlinks=False)
-        except OSError:
-            return None
-        if not stat.S_ISREG(status.st_mode):
-            return None
-        entry = Entry(path, status.st_mode, status.st_uid, status.st_gid, status.st_size)
-        entry.mtime_ns = status.st_mtime_ns
-        return Node(entry, status.st_nlink, row_of(status))
+        node = look(self.tree, path)
+        return node if node and node.entry.is_regular else None
 
     def read_again(self, node: Node) -> None:
         forget_content(node)

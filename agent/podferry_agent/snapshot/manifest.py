@@ -177,7 +177,6 @@ class ManifestWriter:
     ) -> None:
         self.pages: list[PageRef] = []
         self.firsts: list[bytes] = []  # path of the first entry of each page
-        self.written = 0
         self.written_bytes = 0
         self._snapshot_id = snapshot_id
         self._store = store
@@ -253,7 +252,6 @@ class ManifestWriter:
     def _put(self, ref: PageRef, body: bytes) -> None:
         self._store.put(ref.name, body, ref.sha256)
         self._cache.put(ref.sha256, body)
-        self.written += 1
         self.written_bytes += len(body)
 
     def write_root(self, root: Root) -> StoredObject:

@@ -2,9 +2,17 @@
 
 import os
 import re
+import stat
 from pathlib import Path
 
+from podferry_agent.snapshot import posix
+
 _OCTAL = re.compile(rb"\\([0-7]{3})")
+
+
+def unescaped(path: bytes) -> bytes:
+    """A path as it is, without the kernel's octal escapes."""
+    return _OCTAL.sub(lambda m: bytes([int(m.group(1), 8)]), path)
 
 
 def parse_mountinfo(text: bytes) -> set[bytes]:
@@ -13,7 +21,7 @@ def parse_mountinfo(text: bytes) -> set[bytes]:
     for line in text.splitlines():
         fields = line.split(b" ")
         if len(fields) > 4:
-            points.add(_OCTAL.sub(lambda m: bytes([int(m.group(1), 8)]), fields[4]))
+            points.add(unescaped(fields[4]))
     return points
 
 
@@ -40,6 +48,19 @@ def can_read_mountinfo(mountinfo: Path = Path("/proc/self/mountinfo")) -> bool:
         return False
 
 
+def is_unlisted_mount(place: tuple[int, bytes, int], status: os.stat_result, *, ask: bool) -> bool:
+    """A mount that /proc did not tell about: another device, or (with `ask`) statx says so.
+
+    `place` is the fd of the directory, the name in it, and the device of the directory. Only
+    directories are compared by device: on overlayfs the files of a lower layer have a device
+    number of their own. A btrfs subvolume has one too, but is no mount.
+    """
+    fd, name, device = place
+    if stat.S_ISDIR(status.st_mode) and status.st_dev != device:
+        return posix.is_mount_root(fd, name) is not False
+    return ask and posix.is_mount_root(fd, name) is True
+
+
 def swap_files(swaps: Path = Path("/proc/swaps")) -> set[bytes]:
     """Files in use as swap: busy, huge and meaningless elsewhere."""
     try:
@@ -47,4 +68,4 @@ def swap_files(swaps: Path = Path("/proc/swaps")) -> set[bytes]:
     except OSError:
         return set()
     names = (line.split(b" ", 1)[0].split(b"\t", 1)[0] for line in lines if line)
-    return {_OCTAL.sub(lambda m: bytes([int(m.group(1), 8)]), name) for name in names}
+    return {unescaped(name) for name in names}

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from podferry_agent.snapshot.mounts import unescaped
+
 Inode = tuple[int, int]  # device, number
 
 _SHARED_WRITABLE = re.compile(
     rb"^[0-9a-f]+-[0-9a-f]+ .w.s [0-9a-f]+ ([0-9a-f]+):([0-9a-f]+) (\d+) +(/.*)$", re.MULTILINE
 )
-_OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 @dataclass
@@ -104,13 +105,9 @@ def _mappings(pid: int) -> list[tuple[Inode, bytes]]:
     except OSError:
         return []
     return [
-        ((os.makedev(int(major, 16), int(minor, 16)), int(inode)), _plain(path))
+        ((os.makedev(int(major, 16), int(minor, 16)), int(inode)), unescaped(path))
         for major, minor, inode, path in _SHARED_WRITABLE.findall(text)
     ]
-
-
-def _plain(path: bytes) -> bytes:
-    return _OCTAL.sub(lambda m: bytes([int(m[1], 8)]), path)
 
 
 def _fds(pid: int, wanted: set[Inode]) -> list[Holder] | None:

@@ -70,13 +70,6 @@ class PageCutter:
             yield page
 
 
-def cut_pages(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
-    """All entries in pages."""
-    cutter = PageCutter()
-    yield from cutter.cut(entries)
-    yield from cutter.rest()
-
-
 def encode_page(entries: Sequence[Entry], table: ChunkTable) -> bytes:
     """The object of a page: everything needed to restore its entries, places of chunks included."""
     raw = write_sections(

@@ -24,6 +24,7 @@ class Parent:
 
     def __init__(self, spec: CaptureSpec, store: ObjectStore, state: StateStore) -> None:
         self.root: Root | None = None
+        self.table = ChunkTable()
         self._facts: Facts | None = None
         self._reader: ManifestReader | None = None
         self._has_chunks = False
@@ -35,13 +36,10 @@ class Parent:
         if self.root.kind != spec.kind:
             raise InvalidSpecError(f"the parent {spec.parent} is of kind {self.root.kind}")
         self._reader = ManifestReader(store, self.root, state.pages)
+        self.table = self._reader.table
         facts = state.facts(spec.parent)
         if facts and facts.pages == [page.name for page in self.root.pages]:
             self._facts = facts
-
-    @property
-    def table(self) -> ChunkTable:
-        return self._reader.table if self._reader else ChunkTable()
 
     def listings(self, rules: Rules) -> Listings | None:
         """What an earlier walk saw, if it went by the same rules."""

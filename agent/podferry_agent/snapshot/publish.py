@@ -127,7 +127,7 @@ class Publisher:
             if node.entry.path:
                 listings.forget(node.entry.path)
         if self.found.known:
-            listings.links.update(Listings(listings.all(), self.found.known.links).still_linked())
+            listings.links.update(listings.still_linked(self.found.known.links))
         for inode, group in self.found.links.items():
             listings.links[inode] = [node.entry.path for node in group]
         facts = Facts(

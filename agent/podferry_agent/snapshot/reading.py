@@ -29,8 +29,8 @@ from podferry_agent.snapshot.pace import Pace
 from podferry_agent.snapshot.packs import PackWriter
 from podferry_agent.snapshot.progress import Meter
 from podferry_agent.snapshot.readcalls import is_same_state, read_at, read_small, status_of
-from podferry_agent.snapshot.tree import Tree, split_path
-from podferry_agent.snapshot.walk import VANISHED_ERRNOS, Node
+from podferry_agent.snapshot.tree import VANISHED_ERRNOS, Tree, split_path
+from podferry_agent.snapshot.walk import Node
 from podferry_agent.snapshot.watch import LiveWatch, is_settled
 
 SMALL = 1 * MIB  # files up to this size are joined to blocks
@@ -38,10 +38,6 @@ BATCH = 1 * MIB
 BATCH_FILES = 1000
 _ATTEMPTS = 3
 _WINDOW = 2 * MAX_CHUNK
-
-
-class ChangedError(Exception):
-    """The file moved while it was read."""
 
 
 class _Buffers(threading.local):

@@ -18,7 +18,7 @@ from podferry_agent.snapshot.model import AGENT_DIRECTORY, TEMPORARY_PREFIX, Tre
 from podferry_agent.snapshot.remove import remove_tree
 from podferry_agent.snapshot.tree import OPEN_DIRECTORY
 
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class StageDirectory:
         """By trying: the umask, and owners that a mount option or a namespace decides."""
         name = b"probe"
         remove_tree(self.fd, name)
-        fd = os.open(name, _NEW_FILE, 0o777, dir_fd=self.fd)
+        fd = os.open(name, NEW_FILE, 0o777, dir_fd=self.fd)
         try:
             status = os.fstat(fd)
         finally:

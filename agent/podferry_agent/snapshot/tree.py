@@ -4,13 +4,15 @@ import errno
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
 
 from podferry_agent.snapshot import posix
 
-_SEGMENT = 3000  # bytes of a path given to one system call; PATH_MAX is 4096
+LONGEST = 3000  # bytes of a path given to one system call; PATH_MAX is 4096
+# The name went away, or became something else, between being listed and being looked at.
+VANISHED_ERRNOS = (errno.ENOENT, errno.ESTALE, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CACHED = 64
@@ -20,6 +22,30 @@ def split_path(path: bytes) -> tuple[bytes, bytes]:
     """Parent and name of a relative path."""
     parent, _, name = path.rpartition(b"/")
     return parent, name
+
+
+def scan(fd: int, failed: Callable[[bytes, OSError], None]) -> tuple[bytes, list[os.stat_result]]:
+    """The names of a directory, joined by zero bytes, and what `lstat` says about each.
+
+    `failed` is told the names that vanished in between, or cannot be looked at.
+    """
+    try:
+        with os.scandir(fd) as entries:
+            found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+    except OSError:
+        # Not before scandir is closed: both share the fd's position, which is then set back.
+        found = list(_scan_one_by_one(fd, failed))
+    return os.fsencode("\0".join([name for name, _ in found])), [status for _, status in found]
+
+
+def _scan_one_by_one(
+    fd: int, failed: Callable[[bytes, OSError], None]
+) -> Iterator[tuple[str, os.stat_result]]:
+    for name in os.listdir(fd):
+        try:
+            yield name, os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except OSError as error:
+            failed(os.fsencode(name), error)
 
 
 class Tree:
@@ -123,8 +149,8 @@ class Tree:
 
 
 def _segments(path: bytes) -> Iterator[bytes]:
-    while len(path) > _SEGMENT:
-        cut = path.rfind(b"/", 0, _SEGMENT)
+    while len(path) > LONGEST:
+        cut = path.rfind(b"/", 0, LONGEST)
         yield path[:cut]
         path = path[cut + 1 :]
     if path:

@@ -4,20 +4,15 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from podferry_agent.snapshot import posix
+from podferry_agent.snapshot.found import entry_of, shared
 from podferry_agent.snapshot.listings import ROW_SIZE, Listing, Listings, inode_of, row_of
 from podferry_agent.snapshot.model import BARE, TEMPORARY_PREFIX, VANISHED, Entry
-from podferry_agent.snapshot.mounts import can_read_mountinfo
+from podferry_agent.snapshot.mounts import can_read_mountinfo, is_unlisted_mount
 from podferry_agent.snapshot.rules import Rules, Verdict
-from podferry_agent.snapshot.tree import OPEN_DIRECTORY, Tree, split_path
-from podferry_agent.snapshot.xattrs import is_device
-
-_TRAIL = 64  # ancestors kept open: saves walking each path from the root
-# The name went away, or became something else, between being listed and being looked at.
-VANISHED_ERRNOS = (errno.ENOENT, errno.ESTALE, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
+from podferry_agent.snapshot.trail import Trail
+from podferry_agent.snapshot.tree import VANISHED_ERRNOS, Tree, scan, split_path
 
 
 @dataclass(slots=True)
@@ -74,7 +69,7 @@ class Walker:
         """
         self.report = WalkReport()
         self._tree = tree
-        self._trail: list[tuple[bytes, int]] = []  # open ancestors of the present directory
+        self._trail = Trail(tree)
         self._rules = rules
         self._prefix = prefix
         self._with_sockets = with_sockets
@@ -88,8 +83,8 @@ class Walker:
         root = _node(b"", status, row_of(status))
         root.opened = True
         yield root
-        stack = [iter(self._list(root, visit))]
-        try:
+        with self._trail:
+            stack = [iter(self._list(root, visit))]
             while stack:
                 node = next(stack[-1], None)
                 if node is None:
@@ -98,62 +93,30 @@ class Walker:
                 yield node
                 if node.opened:
                     stack.append(iter(self._list(node, visit)))
-        finally:
-            self._leave_until(None)
 
     def _list(self, directory: Node, visit: Visitor | None) -> list[Node]:
         path = directory.entry.path
         try:
-            with self._opened(path) as fd:
-                failures = len(self.report.unreadable)
-                nodes = self._nodes(directory, fd)
-                if len(self.report.unreadable) > failures:
-                    self.report.partial.append((directory, directory.known))
-                    directory.known = False
-                if visit:
-                    visit(directory, fd, nodes)
-                return nodes
+            fd = self._trail.enter(path)
+            failures = len(self.report.unreadable)
+            nodes = self._nodes(directory, fd)
+            if len(self.report.unreadable) > failures:
+                self.report.partial.append((directory, directory.known))
+                directory.known = False
+            if visit:
+                visit(directory, fd, nodes)
         except OSError as error:
             self.failed(path, error)
             self.report.closed.append(directory)
             if error.errno in VANISHED_ERRNOS:
                 directory.entry.bits |= VANISHED
             return []
-
-    @contextmanager
-    def _opened(self, path: bytes) -> Iterator[int]:
-        """The directory, opened from its parent where that is still open."""
-        parent, name = split_path(path)
-        self._leave_until(parent if path else None)
-        is_next = not path or (bool(self._trail) and self._trail[-1][0] == parent)
-        if self._trail and is_next:
-            fd = os.open(name, OPEN_DIRECTORY, dir_fd=self._trail[-1][1])
-        else:
-            fd = self._tree.open_directory(path)
-        if is_next and len(self._trail) < _TRAIL:
-            self._trail.append((path, fd))
-            yield fd
-            return
-        try:
-            yield fd
-        finally:
-            os.close(fd)
-
-    def _leave_until(self, path: bytes | None) -> None:
-        """Close what is neither `path` nor above it; None closes all."""
-        while self._trail and not _is_at_or_below(path, self._trail[-1][0]):
-            os.close(self._trail.pop()[1])
+        return nodes
 
     def look(self, path: bytes, inode: tuple[int, int]) -> Node | None:
         """A path that the walk did not yield because nothing in its directory changed."""
-        directory, name = split_path(path)
-        try:
-            with self._tree.directory(directory) as fd:
-                status = os.stat(name, dir_fd=fd, follow_symlinks=False)
-        except OSError:
-            return None
-        node = _node(path, status, row_of(status))
-        return node if node.inode == inode else None
+        node = look(self._tree, path)
+        return node if node and node.inode == inode else None
 
     def failed(self, path: bytes, error: OSError) -> None:
         """Count what vanished; remember what exists but cannot be read."""
@@ -164,38 +127,19 @@ class Walker:
 
     def _nodes(self, directory: Node, fd: int) -> list[Node]:
         path = directory.entry.path
-        found = self._scan(path, fd)
-        names = _encoded([name for name, _ in found])
-        listing = Listing(path, names, b"".join([row_of(status) for _, status in found]), b"")
+        names, statuses = scan(fd, lambda name, error: self.failed(_joined(path, name), error))
+        listing = Listing(path, names, b"".join([row_of(status) for status in statuses]), b"")
         old = self._known.get(path) if self._known else None
         if old and (old.names, old.rows) == (listing.names, listing.rows):
             self.report.listings.append(old)
-            return self._same_directories(old, [status for _, status in found])
-        nodes = self._new_nodes(directory, fd, listing, [status for _, status in found])
+            return self._same_directories(old, statuses)
+        nodes = self._new_nodes(directory, fd, listing, statuses)
         if old:
             nodes = self._without_known(old, listing, nodes)
         nodes.sort(key=lambda node: node.entry.path)
         listing.opened = b"\0".join([split_path(n.entry.path)[1] for n in nodes if n.opened])
         self.report.listings.append(listing)
         return nodes
-
-    def _scan(self, path: bytes, fd: int) -> list[tuple[str, os.stat_result]]:
-        try:
-            with os.scandir(fd) as entries:
-                return [(found.name, found.stat(follow_symlinks=False)) for found in entries]
-        except OSError:
-            # Not before scandir is closed: both share the fd's position, which is then set back.
-            return self._scan_one_by_one(path, fd)
-
-    def _scan_one_by_one(self, path: bytes, fd: int) -> list[tuple[str, os.stat_result]]:
-        """Some name vanished in between, or cannot be looked at."""
-        found = []
-        for name in os.listdir(fd):
-            try:
-                found.append((name, os.stat(name, dir_fd=fd, follow_symlinks=False)))
-            except OSError as error:
-                self.failed(_joined(path, os.fsencode(name)), error)
-        return found
 
     def _same_directories(self, old: Listing, statuses: list[os.stat_result]) -> list[Node]:
         """Of an unchanged directory, the directories in it: what is in them may have changed."""
@@ -264,7 +208,8 @@ class Walker:
         verdict = self._rules.judge(self._prefix + b"/" + child, directory=directory)
         if kind == stat.S_IFREG and not self._ask_for_mounts:  # most names take the short way
             return _regular(child, status, row) if verdict is Verdict.KEEP else None
-        if self._is_unlisted_mount(name, status, parent):
+        fd, device = parent
+        if is_unlisted_mount((fd, name, device), status, ask=self._ask_for_mounts):
             verdict = Verdict.BARE if directory else Verdict.MACHINE
             opened = False
         else:
@@ -278,7 +223,7 @@ class Walker:
         if verdict is Verdict.BARE:
             node.entry.bits |= BARE
         elif stat.S_ISLNK(status.st_mode):
-            node.entry.target = os.readlink(name, dir_fd=parent[0])
+            node.entry.target = os.readlink(name, dir_fd=fd)
         return node
 
     def _is_opened(self, child: bytes, verdict: Verdict) -> bool:
@@ -287,27 +232,13 @@ class Walker:
     def _is_skipped_socket(self, status: os.stat_result) -> bool:
         return stat.S_ISSOCK(status.st_mode) and not self._with_sockets
 
-    def _is_unlisted_mount(
-        self, name: bytes, status: os.stat_result, parent: tuple[int, int]
-    ) -> bool:
-        """A mount that /proc did not tell about: another device, or statx says so.
-
-        Only directories are compared by device: on overlayfs the files of a lower layer have a
-        device number of their own. A btrfs subvolume has one too, but is no mount.
-        """
-        fd, dev = parent
-        differs = stat.S_ISDIR(status.st_mode) and status.st_dev != dev
-        if differs:
-            return posix.is_mount_root(fd, name) is not False
-        return self._ask_for_mounts and posix.is_mount_root(fd, name) is True
-
 
 def _regular(path: bytes, status: os.stat_result, row: bytes) -> Node:
     entry = Entry(
         path,
-        _shared(status.st_mode),
-        _shared(status.st_uid),
-        _shared(status.st_gid),
+        shared(status.st_mode),
+        shared(status.st_uid),
+        shared(status.st_gid),
         status.st_size,
         status.st_mtime_ns,
     )
@@ -315,35 +246,19 @@ def _regular(path: bytes, status: os.stat_result, row: bytes) -> Node:
 
 
 def _node(path: bytes, status: os.stat_result, row: bytes) -> Node:
-    mode = status.st_mode
-    entry = Entry(
-        path,
-        _shared(mode),
-        _shared(status.st_uid),
-        _shared(status.st_gid),
-        status.st_size if stat.S_ISREG(mode) else 0,
-        status.st_mtime_ns,
-    )
-    if is_device(mode):
-        entry.rdev = status.st_rdev
-    return Node(entry, status.st_nlink, row)
+    return Node(entry_of(path, status), status.st_nlink, row)
 
 
-def _shared(number: int, numbers: dict[int, int] = {}) -> int:  # noqa: B006 (shared on purpose)
-    """One object for all equal modes and owners: a tenth of the memory of a large tree."""
-    return numbers.setdefault(number, number)
+def look(tree: Tree, path: bytes) -> Node | None:
+    """What is at a path, as far as `lstat` tells; None if nothing is."""
+    directory, name = split_path(path)
+    try:
+        with tree.directory(directory) as fd:
+            status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+    except OSError:
+        return None
+    return _node(path, status, row_of(status))
 
 
 def _joined(directory: bytes, name: bytes) -> bytes:
     return directory + b"/" + name if directory else name
-
-
-def _is_at_or_below(path: bytes | None, directory: bytes) -> bool:
-    if path is None:
-        return False
-    return not directory or path == directory or path.startswith(directory + b"/")
-
-
-def _encoded(names: list[str]) -> bytes:
-    """All names of a directory as bytes, joined by the one byte that no name has."""
-    return os.fsencode("\0".join(names))

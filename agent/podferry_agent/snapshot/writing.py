@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 from podferry_agent.snapshot.metadata import MetadataWriter
 from podferry_agent.snapshot.model import Entry
-from podferry_agent.snapshot.stage import StageDirectory
+from podferry_agent.snapshot.stage import NEW_FILE, StageDirectory
 
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -43,7 +42,7 @@ class FileWriter:
             or entry.gid != defaults.gid
         )
         mode = entry.mode & 0o777 if is_plain else 0o600
-        fd = os.open(place, _NEW, mode, dir_fd=self._stage.fd)
+        fd = os.open(place, NEW_FILE, mode, dir_fd=self._stage.fd)
         try:
             if data and os.write(fd, data) != len(data):
                 _write_at(fd, memoryview(data), 0)
@@ -57,7 +56,7 @@ class FileWriter:
 
     def create(self, file: StagedFile) -> None:
         """An empty file of the right size."""
-        fd = os.open(file.place, _NEW, 0o600, dir_fd=self._stage.fd)
+        fd = os.open(file.place, NEW_FILE, 0o600, dir_fd=self._stage.fd)
         try:
             os.ftruncate(fd, file.entry.size)
         finally:

@@ -88,11 +88,11 @@ def settle(entry: Entry, found: Xattrs) -> None:
 
 def _is_believed(entry: Entry) -> bool:
     by_root_alone = entry.uid == 0 and not entry.mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return by_root_alone or not users_are_apart()
+    return by_root_alone or not _users_are_apart()
 
 
 @functools.cache
-def users_are_apart() -> bool:
+def _users_are_apart() -> bool:
     """Whether this machine has more users than the agent's: not in a namespace of one uid."""
     try:
         rows = Path("/proc/self/uid_map").read_text().split()

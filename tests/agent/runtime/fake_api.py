@@ -13,9 +13,12 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.agent.runtime.fake_objects import FakeObjects, Grant, checksum
+from tests.agent.runtime.loopback import Loopback
 
 BOOT_TOKEN = "pfb_mach_test_boot-secret-0123456789abcdef"
 # Agents find their processes by it: two suites on one computer must not share it.
@@ -51,14 +54,6 @@ class SeenRequest:
 
 
 @dataclass
-class Grant:
-    method: str
-    key: tuple[str, str]
-    sha256: str = ""
-    size: int = 0
-
-
-@dataclass
 class FakeControlPlane:
     """One machine's control plane. Public fields are what a test looks at or turns."""
 
@@ -67,17 +62,14 @@ class FakeControlPlane:
     token_sha256: str = ""
     epoch_is_stale: bool = False
     redeliver_ended: bool = False
-    most_puts_in_flight: int = 0
     registrations: list[Json] = field(default_factory=list)
     heartbeats: list[Json] = field(default_factory=list)
     commands: dict[str, Json] = field(default_factory=dict)
     progress: dict[str, list[Json]] = field(default_factory=dict)
     ended: dict[str, Json] = field(default_factory=dict)
     outputs: dict[str, dict[int, tuple[str, bytes]]] = field(default_factory=dict)
-    objects: dict[tuple[str, str], bytes] = field(default_factory=dict)
     commits: list[Json] = field(default_factory=list)
     seen: list[SeenRequest] = field(default_factory=list)
-    grants: dict[str, Grant] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     save_interval_seconds: int | None = None  # without it the agent makes no saves of its own
     next_save: Callable[[], Json] = lambda: {"command": None, "in_seconds": 60.0}
@@ -87,27 +79,19 @@ class FakeControlPlane:
 
     def __post_init__(self) -> None:
         self.changed = threading.Condition(threading.RLock())
-        self._puts_in_flight = 0
         self._numbers = itertools.count(1)
-        handler = type("Handler", (_Handler,), {"plane": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-        scheme = "http"
-        if self.tls is not None:
-            scheme = "https"
-            self._server.socket = self.tls.wrap_socket(
-                self._server.socket, server_side=True, do_handshake_on_connect=False
-            )
-        self.url = f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}
-        )
-        self._thread.start()
+        self._server = Loopback(type("Handler", (_Handler,), {"plane": self}), self.tls)
+        self.url = self._server.url
+        self.store = FakeObjects(self.url, self.changed)
+        self._server.start()
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._server.close()
+
+    @property
+    def objects(self) -> dict[tuple[str, str], bytes]:
+        """What was uploaded, by snapshot and name."""
+        return self.store.bodies
 
     # What a test does.
 
@@ -242,9 +226,9 @@ class FakeControlPlane:
         uploads = []
         for item in body["objects"]:
             key = (body["snapshot_id"], item["name"])
-            url = self._presign(Grant("PUT", key, item["sha256"], item["size"]))
+            url = self.store.presign(Grant("PUT", key, item["sha256"], item["size"]))
             headers = {
-                "x-amz-checksum-sha256": _checksum(bytes.fromhex(item["sha256"])),
+                "x-amz-checksum-sha256": checksum(bytes.fromhex(item["sha256"])),
                 "content-length": str(item["size"]),
                 "if-none-match": "*",
             }
@@ -258,7 +242,7 @@ class FakeControlPlane:
         asks_own_root = body["objects"] == [{"snapshot_id": outer, "name": "root"}]
         assert asks_own_root or (outer, "root") in self.objects, f"{outer} is not complete"
         downloads = [
-            {**item, "url": self._presign(Grant("GET", (item["snapshot_id"], item["name"])))}
+            {**item, "url": self.store.presign(Grant("GET", (item["snapshot_id"], item["name"])))}
             for item in body["objects"]
         ]
         return {"downloads": downloads}
@@ -269,43 +253,6 @@ class FakeControlPlane:
         self.commits.append(body)
         self.unsettled -= 1
         return {"is_settled": self.unsettled < 0}
-
-    def _presign(self, grant: Grant) -> str:
-        signature = hashlib.sha256(f"signature {next(self._numbers)}".encode()).hexdigest()
-        self.grants[signature] = grant
-        snapshot_id, name = grant.key
-        query = f"X-Amz-Expires=900&X-Amz-Signature={signature}"
-        return f"{self.url}/objects/{snapshot_id}/{name}?{query}"
-
-    # The object store.
-
-    def put_object(self, signature: str, headers: dict[str, str], body: bytes) -> int:
-        with self.changed:
-            grant = self.grants.get(signature)
-            if grant is None or grant.method != "PUT" or headers.get("if-none-match") != "*":
-                return 403
-            digest = hashlib.sha256(body).digest()
-            if headers.get("x-amz-checksum-sha256") != _checksum(digest):
-                return 400
-            if digest.hex() != grant.sha256 or len(body) != grant.size:
-                return 403
-            if grant.key in self.objects:
-                return 412
-            self.objects[grant.key] = body
-            self.changed.notify_all()
-            return 200
-
-    def get_object(self, signature: str) -> bytes | int:
-        with self.changed:
-            grant = self.grants.get(signature)
-            if grant is None or grant.method != "GET":
-                return 403
-            return self.objects.get(grant.key, 404)
-
-    def note_puts(self, change: int) -> None:
-        with self.changed:
-            self._puts_in_flight += change
-            self.most_puts_in_flight = max(self.most_puts_in_flight, self._puts_in_flight)
 
     def take_fault(self, method: str, path: str) -> Fault | None:
         with self.changed:
@@ -327,11 +274,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve(self._call)
 
     def do_PUT(self) -> None:
-        self.plane.note_puts(1)
+        self.plane.store.note_puts(1)
         try:
             self._serve(self._put)
         finally:
-            self.plane.note_puts(-1)
+            self.plane.store.note_puts(-1)
 
     def do_GET(self) -> None:
         self._serve(self._get)
@@ -375,10 +322,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _put(self, body: bytes) -> tuple[int, bytes]:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        return self.plane.put_object(self._signature(), headers, body), b""
+        return self.plane.store.put(self._signature(), headers, body), b""
 
     def _get(self, _body: bytes) -> tuple[int, bytes]:
-        found = self.plane.get_object(self._signature())
+        found = self.plane.store.get(self._signature())
         if isinstance(found, int):
             return found, b""
         wanted = self.headers.get("range")
@@ -401,7 +348,3 @@ class _Handler(BaseHTTPRequestHandler):
         except ConnectionError:
             # The agent was killed while it waited.
             self.close_connection = True
-
-
-def _checksum(digest: bytes) -> str:
-    return base64.b64encode(digest).decode()

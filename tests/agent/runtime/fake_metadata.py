@@ -1,8 +1,9 @@
 """A cloud's metadata service on loopback, with the paths and headers of the real ones."""
 
-import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from tests.agent.runtime.loopback import Loopback
 
 EC2_TOKEN = "imds-session-token"
 
@@ -17,19 +18,12 @@ class FakeMetadata:
     has_expired_token: bool = False
 
     def __post_init__(self) -> None:
-        handler = type("Handler", (_Handler,), {"service": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}
-        )
-        self._thread.start()
+        self._server = Loopback(type("Handler", (_Handler,), {"service": self}))
+        self.url = self._server.url
+        self._server.start()
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._server.close()
 
     def answer(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, str]:
         self.seen.append((method, path))

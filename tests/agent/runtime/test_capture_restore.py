@@ -132,7 +132,7 @@ def test_at_most_four_objects_are_on_their_way_at_once(
     plane.add_fault("PUT", "/objects/", "slow", seconds=0.1, count=100)
     agent.start()
     plane.wait_end(plane.enqueue("capture", capture_args(), timeout_seconds=60), seconds=30)
-    assert 1 <= plane.most_puts_in_flight <= 4
+    assert 1 <= plane.store.most_puts_in_flight <= 4
 
 
 def test_promise_11_token_never_goes_to_the_object_store(
@@ -166,6 +166,17 @@ def test_failing_store_is_tried_again(plane: FakeControlPlane, box: AgentProcess
     plane.add_fault("PUT", "/objects/", "error", status=503, count=3)
     plane.add_fault("PUT", f"/objects/{SNAPSHOT}/root", "error", status=500, count=1)
     plane.do("capture", capture_args())
+
+
+def test_store_that_sees_two_uploads_of_one_object_at_once_is_asked_again(
+    plane: FakeControlPlane, box: AgentProcess
+) -> None:
+    """S3 answers 409 ConditionalRequestConflict while it does not yet know which one wins."""
+    pack = plane.add_fault("PUT", f"/objects/{SNAPSHOT}/packs/", "error", status=409, count=2)
+    root = plane.add_fault("PUT", f"/objects/{SNAPSHOT}/root", "error", status=409, count=1)
+    plane.do("capture", capture_args())
+    assert (pack.left, root.left) == (0, 0)
+    assert (SNAPSHOT, "root") in plane.objects
 
 
 def test_expired_urls_are_replaced_by_fresh_ones(

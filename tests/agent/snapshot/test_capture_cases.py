@@ -1,8 +1,6 @@
 """Files that change, vanish or cannot be read; mounts; rules; progress; cancelling."""
 
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +17,7 @@ from podferry_agent.snapshot import (
 from podferry_agent.snapshot.manifest import load_root
 from tests.agent.snapshot import trees
 from tests.agent.snapshot.conftest import Bench, CountingStore
+from tests.agent.snapshot.namespaces import run_apart
 
 needs_root = pytest.mark.skipif(not trees.IS_ROOT, reason="needs root")
 
@@ -172,12 +171,7 @@ def test_mounts_inside_the_tree_are_not_captured_written_or_deleted(environment:
     (old / "etc/injected").write_bytes(b"from the snapshot")
     (old / "cache").write_bytes(b"even a file")
     bench.capture("older", "snap_old")
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = ["unshare", "--mount", sys.executable, "-c", _INSIDE_NAMESPACE, str(bench.base)]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    if "unshare failed" in done.stderr:
-        pytest.skip("mount namespaces are not allowed here")
-    assert done.returncode == 0, done.stderr
+    run_apart(_INSIDE_NAMESPACE, bench.base)
     assert sorted(p.name for p in elsewhere.iterdir()) == ["data", "file"]
     assert (elsewhere / "file").read_bytes() == b"of the machine"
     assert not (tree / "usr").exists()
@@ -213,12 +207,7 @@ def test_mounts_are_seen_in_a_volume_that_is_reached_through_a_link(bench: Bench
     (elsewhere / "file").write_bytes(b"of the machine")
     (disk / "own").write_bytes(b"of the pod")
     bench.tree("pod").symlink_to(disk)
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = ["unshare", "--mount", sys.executable, "-c", _BEHIND_A_LINK, str(bench.base)]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    if "unshare failed" in done.stderr:
-        pytest.skip("mount namespaces are not allowed here")
-    assert done.returncode == 0, done.stderr
+    run_apart(_BEHIND_A_LINK, bench.base)
     assert (elsewhere / "file").read_bytes() == b"of the machine"
     assert not (disk / "own").exists()
     bench.make("new")

@@ -3,8 +3,6 @@
 import os
 import random
 import struct
-import subprocess
-import sys
 import time
 from dataclasses import replace
 
@@ -16,6 +14,7 @@ from podferry_agent.snapshot.manifest import Root, load_root
 from tests.agent.snapshot import trees
 from tests.agent.snapshot.children import OTHER_USER, become_another_user, in_child
 from tests.agent.snapshot.conftest import Bench, CountingStore
+from tests.agent.snapshot.namespaces import run_apart
 
 needs_root = pytest.mark.skipif(not trees.IS_ROOT, reason="needs root")
 
@@ -263,14 +262,9 @@ def test_attributes_that_a_filesystem_does_not_have_are_reported_and_nothing_els
     os.chown(tree / "plain", 12, 34)
     bench.root("mid").mkdir()
     bench.capture("pod", "snap_1")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = ["unshare", "--mount", sys.executable, "-c", _ON_RAMFS, str(bench.base)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if "unshare failed" in done.stderr:
-        pytest.skip("mount namespaces are not allowed here")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0] == "xattrs_not_applied: file: ENOTSUP"
-    assert done.stdout.splitlines()[-1] == "[]"
+    printed = run_apart(_ON_RAMFS, bench.base)
+    assert printed.splitlines()[0] == "xattrs_not_applied: file: ENOTSUP"
+    assert printed.splitlines()[-1] == "[]"
     bench.make("new")
     bench.restore("new", "snap_2")
     os.removexattr(tree / "file", "user.note")
@@ -312,12 +306,8 @@ def test_case_s13_a_disk_that_fills_up_while_files_are_staged_changes_nothing_an
         (tree / f"file{number}").write_bytes(b"%d" % number)
     bench.capture("pod", "snap_1")
     bench.make("live")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = ["unshare", "--mount", sys.executable, "-c", _ON_A_SMALL_DISK, str(bench.base)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if "unshare failed" in done.stderr:
-        pytest.skip("mount namespaces are not allowed here")
-    assert done.stdout.splitlines() == ["['old']", "[]"], done.stderr
+    printed = run_apart(_ON_A_SMALL_DISK, bench.base)
+    assert printed.splitlines() == ["['old']", "[]"]
 
 
 def _without_top_time(bench: Bench, machine: str) -> trees.Disk:

@@ -19,7 +19,7 @@ from podferry_agent.snapshot.chunks import Block, ChunkTable, Pack
 from podferry_agent.snapshot.codec import Codec, checksum
 from podferry_agent.snapshot.model import Entry, display, sort_key
 from podferry_agent.snapshot.packs import load_footer
-from podferry_agent.snapshot.pages import PageReader, cut_pages, encode_page
+from podferry_agent.snapshot.pages import PageCutter, PageReader, encode_page
 from tests.agent.snapshot import trees
 from tests.agent.snapshot.conftest import Bench
 
@@ -298,11 +298,17 @@ def test_every_entry_comes_back_from_a_page_as_it_was(entries: list[Entry]) -> N
     assert encode_page(entries, ChunkTable()) == page
 
 
+def paths_of_pages(names: list[bytes]) -> list[tuple[bytes, ...]]:
+    cutter = PageCutter()
+    pages = [*cutter.cut(Entry(name, 0) for name in names), *cutter.rest()]
+    return [tuple(entry.path for entry in page) for page in pages]
+
+
 def test_pages_are_cut_at_the_same_names_after_an_insertion() -> None:
     names = [b"d%02d/f%05d" % (n // 1000, n) for n in range(30_000)]
-    before = [tuple(e.path for e in page) for page in cut_pages(Entry(n, 0) for n in names)]
+    before = paths_of_pages(names)
     names.insert(15_000, b"d14/inserted")
-    after = [tuple(e.path for e in page) for page in cut_pages(Entry(n, 0) for n in names)]
+    after = paths_of_pages(names)
     assert 8 <= len(before) <= 60
     assert len(set(after) - set(before)) <= 2
 

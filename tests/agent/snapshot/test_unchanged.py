@@ -3,13 +3,14 @@
 import errno
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from podferry_agent.snapshot.manifest import ManifestReader, load_root
 from podferry_agent.snapshot.model import Entry
-from podferry_agent.snapshot.walk import Walker
+from podferry_agent.snapshot.tree import scan
 from tests.agent.snapshot.conftest import Bench, CountingStore
 
 
@@ -217,15 +218,16 @@ def test_a_directory_that_could_not_be_listed_once_is_whole_in_the_next_capture(
     fill(tree, 3, 10)
     bench.capture("pod", "snap_1")
     inode = (tree / "dir01").stat().st_ino
-    scan = Walker._scan
 
-    def failing(walker: Walker, path: bytes, fd: int) -> list[tuple[str, os.stat_result]]:
+    def failing(
+        fd: int, failed: Callable[[bytes, OSError], None]
+    ) -> tuple[bytes, list[os.stat_result]]:
         if os.fstat(fd).st_ino == inode:
             raise OSError(errno.EIO, "bad sector")
-        return scan(walker, path, fd)
+        return scan(fd, failed)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Walker, "_scan", failing)
+        patch.setattr("podferry_agent.snapshot.walk.scan", failing)
         outcome = bench.capture("pod", "snap_2", parent="snap_1")
     assert outcome.summary.unreadable == ["dir01: EIO"]
     assert outcome.summary.files == 20

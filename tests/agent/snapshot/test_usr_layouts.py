@@ -1,8 +1,6 @@
 """Restoring a merged /usr over a split one and back: directories that become links, and mounts."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 from podferry_agent.snapshot import RestoreHooks
 from tests.agent.snapshot import trees
 from tests.agent.snapshot.conftest import Bench
+from tests.agent.snapshot.namespaces import NOT_ALLOWED, run_apart
 
 needs_root = pytest.mark.skipif(not trees.IS_ROOT, reason="needs root")
 
@@ -95,17 +94,12 @@ def test_a_directory_with_a_mount_in_it_stays_and_its_names_lead_to_the_new_file
     make_split(live)
     (live / "lib/x/libcuda.so.1").write_bytes(b"")
     (bench.base / "driver").write_bytes(b"the driver")
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = ["unshare", "--mount", sys.executable, "-c", _MOUNT_AND_RESTORE, str(bench.base)]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    if "unshare failed" in done.stderr:
-        pytest.skip("mount namespaces are not allowed here")
-    assert done.returncode == 0, done.stderr
-    assert "directory_kept: lib: it holds /lib/x/libcuda.so.1" in done.stdout
-    assert "lib/x/libc.so.6 merged usr/lib/x/libc.so.6" in done.stdout
-    assert "lib/os merged usr/lib/os" in done.stdout
-    assert "bin/sh merged usr/bin/sh" in done.stdout
-    assert "lib/x/libcuda.so.1 the driver" in done.stdout
+    printed = run_apart(_MOUNT_AND_RESTORE, bench.base)
+    assert "directory_kept: lib: it holds /lib/x/libcuda.so.1" in printed
+    assert "lib/x/libc.so.6 merged usr/lib/x/libc.so.6" in printed
+    assert "lib/os merged usr/lib/os" in printed
+    assert "bin/sh merged usr/bin/sh" in printed
+    assert "lib/x/libcuda.so.1 the driver" in printed
     assert not (live / "lib/old").exists()
 
 
@@ -142,9 +136,4 @@ def test_directories_of_an_overlays_lower_layer_are_converted_too(
     target(bench.make("lower"))
     for name in ("live", "layers"):
         bench.make(name)
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = ["unshare", "--mount", sys.executable, "-c", _OVERLAY_AND_RESTORE, str(bench.base)]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    if "unshare failed" in done.stderr or "wrong fs type" in done.stderr:
-        pytest.skip("mount namespaces or overlays are not allowed here")
-    assert done.returncode == 0, done.stderr
+    run_apart(_OVERLAY_AND_RESTORE, bench.base, lacking=(NOT_ALLOWED, "wrong fs type"))

@@ -234,6 +234,18 @@ def test_what_never_existed_is_gone_and_giving_it_up_is_success(cloud: ProviderA
     cloud.give_up("27182818")
 
 
+def test_what_the_provider_does_not_have_is_shown_without_a_stamp(cloud: ProviderAdapter) -> None:
+    assert cloud.get("27182818").stamp is None
+    launch = a_launch(cloud)
+    made = cloud.create(launch)
+    end(cloud, made)
+
+    view, is_listed = cloud.get(made), bool(cloud.find(launch.stamp))
+
+    assert view.state in OVER
+    assert view.stamp == (launch.stamp if is_listed else None)
+
+
 def test_gone_machines_are_listed_as_the_traits_say(cloud: ProviderAdapter) -> None:
     launch = a_launch(cloud)
     end(cloud, cloud.create(launch))

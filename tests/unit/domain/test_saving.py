@@ -21,7 +21,7 @@ INTERVAL = 5 * MINUTE
 
 def failed(times: int, code: str = "agent_error") -> Saving:
     error = Failure(code=code, detail="", at=NOW)
-    return Saving(begun_at=NOW - MINUTE, failures=times, failed_at=NOW, error=error)
+    return Saving(begun_at=NOW - MINUTE, failures=times, error=error)
 
 
 def test_first_save_is_due_an_interval_after_the_machine_is_ready() -> None:

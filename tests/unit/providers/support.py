@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
+from podferry.adapters.providers.registry import ProviderAdapter
+from podferry.domain import errors
 from podferry.domain.offer import BillingRule, Kind, Market, Offer
 from podferry.ports.gpu_cloud import LaunchRequest
 
@@ -90,3 +93,12 @@ def a_launch(offer: Offer, **values: Any) -> LaunchRequest:
         ports=(22, 8443),
     )
     return replace(request, **values)
+
+
+def check_refused_unsent(
+    cloud: ProviderAdapter, script: Script, launch: LaunchRequest, says: str
+) -> None:
+    """The adapter refuses the launch by itself: its provider hears nothing of it."""
+    with pytest.raises(errors.ProviderRefusedError, match=says):
+        cloud.create(launch)
+    assert script.requests == []

@@ -24,6 +24,7 @@ from tests.unit.providers.support import (
     answer,
     bodies,
     changed,
+    check_refused_unsent,
 )
 
 BODIES = bodies("fluence")
@@ -231,12 +232,7 @@ def test_without_ports_the_one_that_fluence_requires_is_22() -> None:
 def test_a_launch_beyond_a_limit_is_refused_before_anything_is_sent(
     values: dict[str, Any], says: str
 ) -> None:
-    cloud, script = a_cloud()
-
-    with pytest.raises(errors.ProviderRefusedError, match=says):
-        cloud.create(a_launch(OFFER, **values))
-
-    assert script.requests == []
+    check_refused_unsent(*a_cloud(), a_launch(OFFER, **values), says)
 
 
 @pytest.mark.parametrize(

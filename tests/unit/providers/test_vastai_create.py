@@ -19,6 +19,7 @@ from tests.unit.providers.support import (
     an_offer,
     answer,
     bodies,
+    check_refused_unsent,
 )
 
 BODIES = bodies("vastai")
@@ -96,12 +97,7 @@ def test_values_that_the_environment_cannot_carry_travel_in_the_script() -> None
 def test_a_launch_beyond_a_limit_is_refused_before_anything_is_sent(
     values: dict[str, Any], says: str
 ) -> None:
-    cloud, script = a_cloud()
-
-    with pytest.raises(errors.ProviderRefusedError, match=says):
-        cloud.create(a_launch(OFFER, **values))
-
-    assert script.requests == []
+    check_refused_unsent(*a_cloud(), a_launch(OFFER, **values), says)
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,7 @@ class Application:
 
     @cached_property
     def give_up(self) -> GiveUp:
-        ports = self.ports
-        return GiveUp(self.records, self.operations, ports.clouds, ports.signals)
+        return GiveUp(self.records, self.ports.clouds, self.ports.signals)
 
     @cached_property
     def begin_save(self) -> BeginSave:
@@ -186,7 +185,7 @@ class Application:
     @cached_property
     def heartbeat(self) -> Heartbeat:
         returned = NoteReturn(self.records, self.operations, self.ports.signals)
-        return Heartbeat(self.records, self.ports.workflows, self.end_save, returned)
+        return Heartbeat(self.records, self.operations, self.end_save, returned)
 
     @cached_property
     def take_notice(self) -> TakeNotice:

@@ -10,7 +10,7 @@ from podferry.ports.workflows import Workflows
 
 
 class Ports(Protocol):
-    """Every port that the application needs; AWS's below, memory's in the tests."""
+    """Every port that the application needs."""
 
     @property
     def store(self) -> Store: ...

@@ -20,6 +20,9 @@ class Scope(StrEnum):
 
 USER_SCOPES = frozenset(Scope) - {Scope.ADMIN}
 
+ACCOUNTS = "accounts"
+"""What all accounts are listed under."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account(Entity):
@@ -33,7 +36,7 @@ class Account(Entity):
 
     @property
     def owner(self) -> str:
-        return "accounts"
+        return ACCOUNTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar
 
+NO_ACCOUNT = ""
+"""`account_id` of what belongs to the deployment itself."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity:

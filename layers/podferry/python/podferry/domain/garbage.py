@@ -54,7 +54,6 @@ class Collector(Entity):
 
     round: int = 0
     runs: int = 0
-    begun_at: datetime | None = None
     finished_at: datetime | None = None
     done: str | None = None
     """`<account>/<kind>` that this round finished last; a later run goes on behind it."""

@@ -50,7 +50,6 @@ class Watch(Entity):
 
     PREFIX: ClassVar[str] = "watch"
 
-    account_id: str = "operator"
     since: datetime
     looked_at: datetime
 

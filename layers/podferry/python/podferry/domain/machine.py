@@ -162,3 +162,9 @@ class Pulse(Entity):
     """Until then the agent is asked to beat often."""
     workload: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
+
+
+def last_heard(machine: Machine, pulse: Pulse | None) -> datetime:
+    """When the machine was last heard from; its start counts as a word."""
+    ready_at = machine.ready_at or machine.created_at
+    return ready_at if pulse is None else max(pulse.heard_at, ready_at)

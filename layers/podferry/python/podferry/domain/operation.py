@@ -5,12 +5,13 @@ All but a save are carried by one workflow execution.
 running ─> succeeded | failed | cancelled
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar
 
 from podferry.domain.entity import Entity
+from podferry.domain.errors import InternalError
 from podferry.domain.offer import Offer, Requirements
 from podferry.domain.proof import ProofMode
 
@@ -22,8 +23,8 @@ class OperationKind(StrEnum):
     MOVE = "move"
     SAVE = "save"
     RECOVER = "recover"
-    VERIFY = "verify"
     """A start that nobody asked for: the pod's machine was lost."""
+    VERIFY = "verify"
 
 
 STARTS = frozenset({OperationKind.LAUNCH, OperationKind.START, OperationKind.RECOVER})
@@ -113,6 +114,38 @@ class Operation(Entity):
     @property
     def is_active(self) -> bool:
         return self.state == OperationState.RUNNING
+
+    @property
+    def snapshot_ids(self) -> tuple[str, ...]:
+        """The snapshots that it restores, captures or verifies, the environment's first."""
+        named = (self.environment_snapshot_id, self.volume_snapshot_id)
+        return tuple(one for one in named if one is not None)
+
+
+def reached(operation: Operation, phase: str, at: datetime) -> Operation:
+    """The operation with the phase noted; the first time counts."""
+    if any(m.phase == phase for m in operation.milestones):
+        return operation
+    mark = Milestone(phase=phase, at=at)
+    return replace(operation, milestones=(*operation.milestones, mark))
+
+
+def ended(
+    operation: Operation,
+    state: OperationState,
+    at: datetime,
+    *,
+    result: dict[str, Any] | None = None,
+    error: dict[str, Any] | None = None,
+) -> Operation:
+    """The operation in its final state.
+
+    Raises:
+        InternalError: it has ended already.
+    """
+    if operation.state != OperationState.RUNNING:
+        raise InternalError(f"operation {operation.id} ended twice")
+    return replace(operation, state=state, result=result, error=error, ended_at=at)
 
 
 def execution_name(operation: Operation) -> str:

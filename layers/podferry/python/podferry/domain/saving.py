@@ -50,17 +50,17 @@ class Saving:
     """The operation whose save begins as soon as none is open."""
     failures: int = 0
     """In a row, up to now."""
-    failed_at: datetime | None = None
     error: Failure | None = None
+    """Of the last one, if it failed."""
     is_overdue: bool = False
     """It was told that no good save has come for too long."""
 
 
 def due_at(saving: Saving, ready_at: datetime, interval: timedelta) -> datetime:
     """When the next save should begin, if none is open."""
-    if saving.failures and saving.failed_at is not None:
+    if saving.failures and saving.error is not None:
         delay: timedelta = FIRST_RETRY * 2 ** min(saving.failures - 1, 16)
-        return saving.failed_at + min(interval, delay)
+        return saving.error.at + min(interval, delay)
     return (saving.begun_at or ready_at) + interval
 
 

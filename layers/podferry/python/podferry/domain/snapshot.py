@@ -7,6 +7,7 @@ changes; when it is expired and nothing points to it, the garbage collector dele
 snapshot cannot be used; objects that others need still lie under it.
 """
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -16,6 +17,10 @@ from podferry.domain.entity import Entity
 from podferry.domain.garbage import Mark, Sweep
 from podferry.domain.proof import Proof
 from podferry.domain.saving import SaveKind
+
+ROOT = "root"
+"""The object that names all others."""
+_NAMED_BY_HASH = re.compile(r"(?:packs|pages)/([0-9a-f]{64})")
 
 
 class SnapshotKind(StrEnum):
@@ -82,6 +87,11 @@ class Snapshot(Entity):
         return expired_owner(self.subject_id) if is_past else self.subject_id
 
     @property
+    def size_bytes(self) -> int:
+        """Of the tree that was captured, as its agent counted."""
+        return int(self.summary.get("bytes", 0))
+
+    @property
     def stems(self) -> tuple[str, ...]:
         """The snapshots below which objects may lie that it needs; they lead to all such."""
         if self.stem_ids is not None:
@@ -97,3 +107,9 @@ def expired_owner(subject_id: str) -> str:
 def object_key(account_id: str, snapshot_id: str, name: str) -> str:
     """Where an object of a snapshot lies in its bucket."""
     return f"{account_id}/{snapshot_id}/{name}"
+
+
+def hash_in(name: str) -> str | None:
+    """The SHA-256 by which the object is named; `None` for the root, and what is not ours."""
+    named = _NAMED_BY_HASH.fullmatch(name)
+    return None if named is None else named[1]

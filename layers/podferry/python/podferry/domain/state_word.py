@@ -10,7 +10,7 @@ deleting     its user wants it gone and something still has to end first
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from podferry.domain.machine import Machine, MachineState, Pulse
+from podferry.domain.machine import Machine, MachineState, Pulse, last_heard
 from podferry.domain.operation import Operation, OperationKind
 from podferry.domain.pod import Desired, Pod, PodState
 
@@ -92,5 +92,4 @@ def _is_usable(pod: Pod, machine: Machine | None, pulse: Pulse | None, now: date
         return False
     if machine.registered_at is None or machine.ready_at is None:
         return False
-    heard_at = machine.ready_at if pulse is None else max(pulse.heard_at, machine.ready_at)
-    return now - heard_at <= SILENCE
+    return now - last_heard(machine, pulse) <= SILENCE

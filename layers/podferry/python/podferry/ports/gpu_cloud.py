@@ -32,6 +32,8 @@ class MachineView:
 
     provider_id: str
     stamp: str | None
+    """The name under which it was rented. `None` if the provider has no such machine, or one that
+    bears no name: then `state` is no word on a machine of ours."""
     state: ViewState
     raw_status: str
     reason: str | None = None
@@ -109,6 +111,9 @@ class GpuCloud(Protocol):
 
     def get(self, provider_id: str) -> MachineView:
         """One machine; `state` is `gone` only if the provider says so or has no such machine.
+
+        The stamp tells the two apart: a machine that the provider does not have is shown without,
+        which is not its word that the machine ended. One that has ended keeps its stamp.
 
         Raises:
             ProviderBusyError, ProviderRefusedError.

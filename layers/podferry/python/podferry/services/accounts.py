@@ -3,7 +3,7 @@
 import base64
 from dataclasses import dataclass
 
-from podferry.domain.account import USER_SCOPES, Account, ApiKey
+from podferry.domain.account import ACCOUNTS, USER_SCOPES, Account, ApiKey
 from podferry.domain.errors import NotFoundError
 from podferry.domain.ids import RANDOM_BITS, new_id
 from podferry.ports.store import Create, Page, Store
@@ -50,4 +50,4 @@ class Accounts:
 
     def list(self, *, limit: int, cursor: str | None) -> Page[Account]:
         """All accounts, newest first."""
-        return self.store.list_owned(Account, "accounts", limit=limit, cursor=cursor)
+        return self.store.list_owned(Account, ACCOUNTS, limit=limit, cursor=cursor)

@@ -13,7 +13,6 @@ from podferry.domain.pod import Pod
 from podferry.ports.gpu_cloud import GpuCloud, GpuClouds, MachineView, ViewState
 from podferry.ports.store import Change, Update
 from podferry.ports.surroundings import Signals
-from podferry.services.operations import Operations
 from podferry.services.records import Records
 
 FIRST_WAIT_SECONDS = 1
@@ -44,7 +43,6 @@ class GiveUp:
     """Ask, look, and ask again; errors and time-outs of a provider prove nothing."""
 
     records: Records
-    operations: Operations
     clouds: GpuClouds
     signals: Signals
 

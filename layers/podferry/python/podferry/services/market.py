@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import ClassVar
 
-from podferry.domain.entity import Entity
+from podferry.domain.entity import NO_ACCOUNT, Entity
 from podferry.domain.errors import CloudError, ConflictError
 from podferry.domain.offer import Candidates, Offer, Requirements
 from podferry.domain.placement import choose
@@ -105,7 +105,7 @@ class Market:
         now = self.clock.now()
         fresh = PriceList(
             id=list_id,
-            account_id="",
+            account_id=NO_ACCOUNT,
             created_at=now,
             revision=0 if kept is None else kept.revision,
             offers=offers,

@@ -1,20 +1,17 @@
 """How operations begin, pass milestones and end."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from podferry.domain.errors import (
-    InternalError,
-    OperationCancelledError,
-    WrongStateError,
-)
+from podferry.domain.errors import OperationCancelledError, WrongStateError
 from podferry.domain.operation import (
-    Milestone,
     Operation,
     OperationKind,
     OperationState,
+    ended,
     execution_name,
+    reached,
 )
 from podferry.domain.pod import Pod
 from podferry.ports.store import Change, Update
@@ -77,10 +74,7 @@ class Operations:
 
     def with_milestone(self, operation: Operation, phase: str) -> Operation:
         """The operation with the phase noted; the first time counts."""
-        if any(m.phase == phase for m in operation.milestones):
-            return operation
-        mark = Milestone(phase=phase, at=self.records.now())
-        return replace(operation, milestones=(*operation.milestones, mark))
+        return reached(operation, phase, self.records.now())
 
     def note(self, operation_id: str, phase: str) -> Operation:
         """Store a milestone and return the operation as it then is."""
@@ -102,11 +96,7 @@ class Operations:
         error: dict[str, Any] | None = None,
     ) -> Operation:
         """The operation in its final state, to be written with the pod's change."""
-        if operation.state != OperationState.RUNNING:
-            raise InternalError(f"operation {operation.id} ended twice")
-        return replace(
-            operation, state=state, result=result, error=error, ended_at=self.records.now()
-        )
+        return ended(operation, state, self.records.now(), result=result, error=error)
 
     def answer_waiter(self, operation_id: str) -> None:
         """Tell the move that waits for this operation, if one does, how it ended.

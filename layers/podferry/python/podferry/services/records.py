@@ -1,6 +1,6 @@
 """What every use case needs to write state: ids, the time, events, and a second try on conflict."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ from podferry.ports.surroundings import Clock, Randomness
 E = TypeVar("E", bound=Entity)
 
 CONFLICT_TRIES = 6
+PAGE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,18 @@ class Records:
         if entity is None or entity.account_id != account_id:
             raise NotFoundError(f"no {kind.__name__.lower()} {entity_id} in this account")
         return entity
+
+    def all_owned(self, kind: type[E], owner: str, *, newest_first: bool = False) -> Iterator[E]:
+        """Every row that is listed under the owner, page by page."""
+        cursor: str | None = None
+        while True:
+            page = self.store.list_owned(
+                kind, owner, limit=PAGE, cursor=cursor, newest_first=newest_first
+            )
+            yield from page.items
+            cursor = page.cursor
+            if cursor is None:
+                return
 
     def pod_event(
         self, pod: Pod, event_type: str, operation: Operation | None = None, **evidence: Any

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from podferry.domain.errors import WrongStateError
-from podferry.domain.operation import Cause, Operation, OperationKind
+from podferry.domain.operation import Cause, Operation, OperationKind, reached
 from podferry.domain.pod import Pod, PodState
 from podferry.ports.store import Change, Check, Create, Update
 from podferry.services.records import Records
 from podferry.services.saves.begin import BeginSave
-from podferry.services.saves.rows import Place, place_of, reached
+from podferry.services.saves.rows import Place, place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class SavePod:
         )
         asked = reached(operation, "asked", now)
         self.records.apply(lambda: self._plan(pod.id, asked))
-        self.begin.run(pod.id)
+        self.begin.if_due(pod.id)
         return self.records.store.get(Operation, operation.id)
 
     def _plan(self, pod_id: str, operation: Operation) -> Sequence[Change]:

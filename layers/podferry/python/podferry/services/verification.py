@@ -4,7 +4,7 @@ The work is cut into shares that fit a function's time; a cursor carries it on.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -114,11 +114,7 @@ class VerifySnapshot:
         Raises:
             SnapshotMissingError, SnapshotCorruptError: names the first that is not as recorded.
         """
-        if not share:
-            return
-        with ThreadPoolExecutor(max_workers=PARALLEL) as pool:
-            for _ in pool.map(partial(self._look_up_one, snapshot), share):
-                pass
+        look_at_each(share, partial(self._look_up_one, snapshot))
 
     def _to_prove(self, snapshot: Snapshot, *, trust_parents: bool) -> list[NeededObject]:
         needed = self.read_root(snapshot).needed
@@ -151,6 +147,15 @@ class VerifySnapshot:
                 f"snapshot {snapshot.id}: {needed.name} of {needed.snapshot_id} is not in the store"
             )
         check_facts(snapshot, needed, facts)
+
+
+def look_at_each(share: Sequence[NeededObject], look: Callable[[NeededObject], None]) -> None:
+    """Several at a time; of their errors the first one, in the order of the objects, is raised."""
+    if not share:
+        return
+    with ThreadPoolExecutor(max_workers=PARALLEL) as pool:
+        for _ in pool.map(look, share):
+            pass
 
 
 def check_facts(snapshot: Snapshot, needed: NeededObject, facts: ObjectFacts) -> None:

@@ -130,7 +130,7 @@ class SaveView(SnapshotView):
             kind=snapshot.save_kind,
             label=snapshot.label,
             began_at=snapshot.created_at,
-            size_bytes=int(snapshot.summary.get("bytes", 0)),
+            size_bytes=snapshot.size_bytes,
             files=int(snapshot.summary.get("files", 0)),
             stored_bytes=int(snapshot.summary.get("stored_bytes", 0)),
             torn=tuple(snapshot.summary.get("torn", ())),

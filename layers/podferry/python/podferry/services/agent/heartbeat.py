@@ -8,14 +8,13 @@ from typing import Any
 from podferry.domain.command import ENDED, Command, CommandKind, CommandState, Progress
 from podferry.domain.errors import EpochStaleError
 from podferry.domain.machine import Machine, MachineState, Pulse
-from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod, PodState
 from podferry.domain.principal import Principal
 from podferry.ports.store import Change, Create, Update
-from podferry.ports.workflows import Workflows
 from podferry.services.agent.membership import current_place
 from podferry.services.agent.register import BUSY_HEARTBEAT_SECONDS
 from podferry.services.commands import answer_step, closed
+from podferry.services.operations import Operations
 from podferry.services.records import Records
 from podferry.services.recover.leftovers import NoteReturn
 from podferry.services.saves.end import EndSave
@@ -73,7 +72,7 @@ class Heartbeat:
     """Reports may come twice, late or out of order; a command's end is final."""
 
     records: Records
-    workflows: Workflows
+    operations: Operations
     saves: EndSave
     returned: NoteReturn
 
@@ -142,15 +141,9 @@ class Heartbeat:
 
         self.records.apply(plan)
         if command.task_token is not None:
-            self.workflows.beat(command.task_token)
-        self._beat_waiter(command)
-
-    def _beat_waiter(self, command: Command) -> None:
-        if command.operation_id is None:
-            return
-        operation = self.records.store.get(Operation, command.operation_id)
-        if operation.waiter_token is not None:
-            self.workflows.beat(operation.waiter_token)
+            self.operations.workflows.beat(command.task_token)
+        if command.operation_id is not None:
+            self.operations.beat_waiter(self.operations.load(command.operation_id))
 
     def _end(self, report: CommandReport) -> Sequence[Change]:
         command = self.records.store.get(Command, report.id)
@@ -168,7 +161,7 @@ class Heartbeat:
         if command.step == SAVE_STEP:
             self.saves.command_ended(command)
         if command.task_token is not None:
-            answer_step(self.workflows, command, command.task_token)
+            answer_step(self.operations.workflows, command, command.task_token)
 
     def _pulse(self, machine: Machine, beat: Beat, *, is_busy: bool) -> datetime:
         now = self.records.now()

@@ -18,7 +18,14 @@ from podferry.domain.manifest import NeededObject
 from podferry.domain.pod import Pod
 from podferry.domain.principal import Principal
 from podferry.domain.saving import SaveKind
-from podferry.domain.snapshot import Snapshot, SnapshotState, StoredObject, object_key
+from podferry.domain.snapshot import (
+    ROOT,
+    Snapshot,
+    SnapshotState,
+    StoredObject,
+    hash_in,
+    object_key,
+)
 from podferry.ports.objects import SignedUpload, SnapshotObjects
 from podferry.ports.store import Change, Update
 from podferry.services.agent.membership import current_machine
@@ -26,9 +33,7 @@ from podferry.services.records import Records
 from podferry.services.saves.settle import SettleSave
 from podferry.services.verification import VerifySnapshot
 
-ROOT = "root"
 LARGEST_OBJECT = 64 * 1024 * 1024
-_HASHED = re.compile(r"(?:packs|pages)/([0-9a-f]{64})")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _KEPT_ROOTS = 16
 
@@ -216,9 +221,9 @@ def _problem(one: StoredObject) -> str | None:
         return "sha256 is not 64 hex digits"
     if one.name == ROOT:
         return None
-    named = _HASHED.fullmatch(one.name)
+    named = hash_in(one.name)
     if named is None:
         return f"name {one.name!r} is not root, packs/<sha256> or pages/<sha256>"
-    if named.group(1) != one.sha256:
+    if named != one.sha256:
         return "the name is not the sha256 of the object"
     return None

@@ -1,11 +1,11 @@
 """The garbage collector: one round a day over all accounts, in as many runs as it takes."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from podferry.domain.account import Account
+from podferry.domain.account import ACCOUNTS, Account
 from podferry.domain.errors import ConflictError, PodferryError, SnapshotMissingError
 from podferry.domain.lineage import Lineage
 from podferry.domain.snapshot import SnapshotKind
@@ -53,12 +53,12 @@ class CollectGarbage:
         }
 
     def _all_places(self, shift: Shift) -> bool:
-        for account_id in self._accounts():
+        for account in self.records.all_owned(Account, ACCOUNTS):
             for kind in sorted(SnapshotKind):
-                place = f"{account_id}/{kind}"
+                place = f"{account.id}/{kind}"
                 if shift.row.done is not None and place <= shift.row.done:
                     continue
-                self._one_place(shift, account_id, kind)
+                self._one_place(shift, account.id, kind)
                 if not shift.may_go_on:
                     return False
                 shift.commit_counted(replace(shift.row, done=place))
@@ -92,14 +92,3 @@ class CollectGarbage:
                 f"{missing[0]}; without them nobody knows what is needed"
             )
         return stock
-
-    def _accounts(self) -> Iterator[str]:
-        cursor: str | None = None
-        while True:
-            page = self.records.store.list_owned(
-                Account, "accounts", limit=100, cursor=cursor, newest_first=False
-            )
-            yield from (account.id for account in page.items)
-            cursor = page.cursor
-            if cursor is None:
-                return

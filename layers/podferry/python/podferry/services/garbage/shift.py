@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from podferry.domain.entity import NO_ACCOUNT
 from podferry.domain.errors import ConflictError
 from podferry.domain.event import Event
 from podferry.domain.garbage import Collector
@@ -10,7 +11,6 @@ from podferry.ports.store import Change, Check, Create, Update
 from podferry.services.records import Records
 
 COLLECTOR_ID = "gc_collector"
-OPERATOR = "operator"
 
 
 @dataclass(slots=True)
@@ -31,26 +31,23 @@ class Shift:
 
     def commit(self, *changes: Change) -> bool:
         """Write, unless a row has moved; what moved has its turn in the next round."""
-        try:
-            self.records.store.commit(*changes, Check(self.row))
-        except ConflictError:
-            self._look_for_another()
-            return False
-        return True
+        return self._is_written(*changes, Check(self.row))
 
     def commit_counted(self, row: Collector, *changes: Change) -> bool:
         """Like `commit`, with a change of the collector's row."""
-        try:
-            self.records.store.commit(*changes, Update(row))
-        except ConflictError:
-            self._look_for_another()
+        if not self._is_written(*changes, Update(row)):
             return False
         self.row = replace(row, revision=row.revision + 1)
         return True
 
-    def _look_for_another(self) -> None:
-        stored = self.records.store.get(Collector, COLLECTOR_ID)
-        self.is_overtaken = stored.revision != self.row.revision
+    def _is_written(self, *changes: Change) -> bool:
+        try:
+            self.records.store.commit(*changes)
+        except ConflictError:
+            stored = self.records.store.get(Collector, COLLECTOR_ID)
+            self.is_overtaken = stored.revision != self.row.revision
+            return False
+        return True
 
 
 def begin(records: Records, has_time: Callable[[], bool]) -> Shift:
@@ -61,13 +58,12 @@ def begin(records: Records, has_time: Callable[[], bool]) -> Shift:
     """
     row = records.store.find(Collector, COLLECTOR_ID)
     if row is None:
-        row = Collector(id=COLLECTOR_ID, account_id=OPERATOR, created_at=records.now())
+        row = Collector(id=COLLECTOR_ID, account_id=NO_ACCOUNT, created_at=records.now())
         records.store.commit(Create(row))
     if row.round == 0 or row.finished_at is not None:
         row = replace(
             row,
             round=row.round + 1,
-            begun_at=records.now(),
             finished_at=None,
             done=None,
             snapshots_deleted=0,
@@ -84,7 +80,7 @@ def finish(shift: Shift) -> bool:
     records, row = shift.records, shift.row
     told = Event(
         id=records.new_id(Event),
-        account_id=OPERATOR,
+        account_id=NO_ACCOUNT,
         created_at=records.now(),
         subject_id=COLLECTOR_ID,
         type="garbage.collected",

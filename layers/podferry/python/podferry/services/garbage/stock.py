@@ -2,17 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
-from podferry.domain.entity import Entity
 from podferry.domain.operation import Operation
 from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState, expired_owner
 from podferry.domain.volume import Environment, Volume
 from podferry.services.records import Records
 
-E = TypeVar("E", bound=Entity)
-
-PAGE = 100
 UNFINISHED = frozenset({SnapshotState.OPEN, SnapshotState.CAPTURED})
 
 
@@ -33,7 +28,7 @@ def take_stock(records: Records, account_id: str, kind: SnapshotKind) -> Stock:
     for subject in subjects:
         # A row that expires meanwhile goes from the first list to the second.
         for owner in (subject.id, expired_owner(subject.id)):
-            found |= {one.id: one for one in _all(records, Snapshot, owner)}
+            found |= {one.id: one for one in records.all_owned(Snapshot, owner)}
     heads = frozenset(subject.head for subject in subjects if subject.head is not None)
     pinned = heads | _at_work(records, account_id, found) | _built_on(found)
     return Stock(tuple(found[one] for one in sorted(found)), heads, pinned)
@@ -43,20 +38,16 @@ def _subjects(
     records: Records, account_id: str, kind: SnapshotKind
 ) -> Iterator[Environment | Volume]:
     if kind == SnapshotKind.ENVIRONMENT:
-        yield from _all(records, Environment, account_id)
+        yield from records.all_owned(Environment, account_id)
     else:
-        yield from _all(records, Volume, account_id)
+        yield from records.all_owned(Volume, account_id)
 
 
 def _at_work(records: Records, account_id: str, found: dict[str, Snapshot]) -> set[str]:
     """What operations restore or capture, also in tries that failed."""
     operations = {o.id: o for o in records.store.list_active(Operation)}
     pins = {
-        pin
-        for o in operations.values()
-        if o.account_id == account_id
-        for pin in (o.environment_snapshot_id, o.volume_snapshot_id)
-        if pin is not None
+        pin for o in operations.values() if o.account_id == account_id for pin in o.snapshot_ids
     }
     return pins | {one.id for one in found.values() if one.operation_id in operations}
 
@@ -67,13 +58,3 @@ def _built_on(found: dict[str, Snapshot]) -> set[str]:
         for one in found.values()
         if one.state in UNFINISHED and one.parent_id is not None
     }
-
-
-def _all(records: Records, kind: type[E], owner: str) -> Iterator[E]:
-    cursor: str | None = None
-    while True:
-        page = records.store.list_owned(kind, owner, limit=PAGE, cursor=cursor, newest_first=False)
-        yield from page.items
-        cursor = page.cursor
-        if cursor is None:
-            return

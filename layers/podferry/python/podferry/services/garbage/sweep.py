@@ -1,6 +1,5 @@
 """Delete the objects that no committed snapshot needs, prefix by prefix."""
 
-import re
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from podferry.domain.garbage import SAFE_AGE, Sweep
 from podferry.domain.lineage import Lineage
 from podferry.domain.manifest import NeededObject
-from podferry.domain.snapshot import Snapshot, SnapshotState, object_key
+from podferry.domain.snapshot import ROOT, Snapshot, SnapshotState, hash_in, object_key
 from podferry.ports.objects import ListedObject, SnapshotObjects
 from podferry.ports.store import Update
 from podferry.services.garbage.shift import Shift
@@ -19,8 +18,6 @@ from podferry.services.verification import VerifySnapshot
 PAGE = 1000
 """Names in one listing and in one deletion; S3 takes no more."""
 _KEPT_ROOTS = 2
-_ROOT = "root"
-_HASHED = re.compile(r"(?:packs|pages)/([0-9a-f]{64})")
 Digests = dict[str, set[bytes]]
 
 
@@ -141,8 +138,8 @@ def _ended(sweep: Sweep) -> Sweep:
 
 def _is_needed(snapshot: Snapshot, listed: ListedObject, needed: set[bytes]) -> bool:
     name = listed.key.removeprefix(object_key(snapshot.account_id, snapshot.id, ""))
-    if name == _ROOT:
+    if name == ROOT:
         return snapshot.state == SnapshotState.COMMITTED
-    named = _HASHED.fullmatch(name)
+    named = hash_in(name)
     # What is not named like an object of ours was not put there by us.
-    return named is None or bytes.fromhex(named[1]) in needed
+    return named is None or bytes.fromhex(named) in needed

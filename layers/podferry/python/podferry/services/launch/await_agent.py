@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from podferry.domain.errors import BootFailedError, PriceRaisedError, ProviderBusyError
@@ -61,58 +62,61 @@ class AwaitAgent:
             view = cloud.get(machine.provider_id or "")
         except ProviderBusyError:
             return machine  # A look that failed proves nothing; the deadline still runs.
-        if view.stamp is not None and machine.shown_at is None:
-            self._note_shown(machine.id, now)
-        is_shown = self._check_view(operation, machine, view, cloud)
-        if not is_shown and not is_waiting:
+        is_hidden = self._is_hidden(machine, view, cloud)
+        if is_hidden and not is_waiting:
             return machine
-
-        def plan() -> Sequence[Change]:
-            fresh = self.records.store.get(Machine, machine.id)
-            booting = view.state == ViewState.STARTING and fresh.state == MachineState.PROVISIONING
-            return [
-                Update(
-                    replace(
-                        fresh,
-                        state=MachineState.BOOTING if booting else fresh.state,
-                        ports=view.ports or fresh.ports,
-                        price_microusd_per_hour=(
-                            view.price_microusd_per_hour or fresh.price_microusd_per_hour
-                        ),
-                        billing_started_at=fresh.billing_started_at or view.billing_started_at,
-                        looked_at=now,
-                    )
-                )
-            ]
-
-        self.records.apply(plan)
+        refusal = None if is_hidden else self._refusal(operation, machine, view)
+        seen = partial(self._seen, machine.id, view, now, is_good=refusal is None)
+        self.records.apply(seen)
+        if refusal is not None:
+            raise refusal
         return self.records.store.get(Machine, machine.id)
 
-    def _note_shown(self, machine_id: str, now: datetime) -> None:
-        def plan() -> Sequence[Change]:
-            return [Update(replace(self.records.store.get(Machine, machine_id), shown_at=now))]
+    def _is_hidden(self, machine: Machine, view: MachineView, cloud: GpuCloud) -> bool:
+        """Not visible yet: a young machine that is missing proves nothing."""
+        settled_at = machine.unlisted_until(cloud.traits.listing_settles_seconds)
+        is_missing = view.state == ViewState.GONE and view.stamp is None
+        return is_missing and self.records.now() <= settled_at
 
-        self.records.apply(plan)
-
-    def _check_view(
-        self, operation: Operation, machine: Machine, view: MachineView, cloud: GpuCloud
-    ) -> bool:
-        """Whether the provider shows the machine; raises if it will not come or costs too much."""
-        is_young = self.records.now() <= machine.unlisted_until(
-            cloud.traits.listing_settles_seconds
-        )
-        if view.state == ViewState.GONE and view.stamp is None and is_young:
-            return False  # Not visible yet: a young machine that is missing proves nothing.
+    def _refusal(
+        self, operation: Operation, machine: Machine, view: MachineView
+    ) -> BootFailedError | PriceRaisedError | None:
+        """Why it is not waited for: it will not come, or costs too much."""
         if view.state in DEAD:
-            raise BootFailedError(f"machine {machine.id}: {DEAD[view.state]} ({view.raw_status})")
+            return BootFailedError(f"machine {machine.id}: {DEAD[view.state]} ({view.raw_status})")
         pod = self.operations.pod_of(operation)
         cap = (operation.requirements or pod.requirements).max_price_microusd_per_hour
         price = view.price_microusd_per_hour
-        if cap is not None and price is not None and price > cap:
-            raise PriceRaisedError(
-                f"machine {machine.id} costs {price} micro-USD per hour, the cap is {cap}"
-            )
-        return True
+        if cap is None or price is None or price <= cap:
+            return None
+        return PriceRaisedError(
+            f"machine {machine.id} costs {price} micro-USD per hour, the cap is {cap}"
+        )
+
+    def _seen(
+        self, machine_id: str, view: MachineView, now: datetime, *, is_good: bool
+    ) -> Sequence[Change]:
+        """That it was shown is kept also of a machine that is refused: its end is proven by it.
+
+        `looked_at` is not: a run of this step that comes again must refuse the machine again.
+        """
+        machine = self.records.store.get(Machine, machine_id)
+        is_first = machine.shown_at is None and view.stamp is not None
+        shown = replace(machine, shown_at=now) if is_first else machine
+        if not is_good:
+            return [Update(shown)] if is_first else []
+        booting = view.state == ViewState.STARTING and machine.state == MachineState.PROVISIONING
+        looked = replace(
+            shown,
+            state=MachineState.BOOTING if booting else machine.state,
+            ports=view.ports or machine.ports,
+            price_microusd_per_hour=(
+                view.price_microusd_per_hour or machine.price_microusd_per_hour
+            ),
+            billing_started_at=machine.billing_started_at or view.billing_started_at,
+            looked_at=now,
+        )
+        return [Update(looked)]
 
     def _check_deadline(self, machine: Machine, cloud: GpuCloud) -> None:
         asked = machine.requested_at or machine.created_at

@@ -46,7 +46,7 @@ class AskProof:
 
     def _check_idle(self, snapshot: Snapshot) -> None:
         for one in self.records.store.list_active(Operation):
-            if one.kind == OperationKind.VERIFY and snapshot.id in _snapshot_ids(one):
+            if one.kind == OperationKind.VERIFY and snapshot.id in one.snapshot_ids:
                 raise WrongStateError(f"operation {one.id} verifies snapshot {snapshot.id} already")
 
     def _operation(self, snapshot: Snapshot, mode: ProofMode) -> Operation:
@@ -77,11 +77,6 @@ class AskProof:
         return [Create(operation), Check(snapshot), event]
 
 
-def _snapshot_ids(operation: Operation) -> tuple[str | None, str | None]:
-    return operation.environment_snapshot_id, operation.volume_snapshot_id
-
-
 def snapshot_of(records: Records, operation: Operation) -> Snapshot:
     """The snapshot that the operation verifies."""
-    named = [one for one in _snapshot_ids(operation) if one is not None]
-    return records.store.get(Snapshot, named[0])
+    return records.store.get(Snapshot, operation.snapshot_ids[0])

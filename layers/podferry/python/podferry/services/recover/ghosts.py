@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from podferry.domain.entity import NO_ACCOUNT
 from podferry.domain.errors import PodferryError
 from podferry.domain.ghost import OLD_ENOUGH, Ghost, ghost_id
 from podferry.domain.ids import is_stamp_of
@@ -76,7 +77,7 @@ class SweepGhosts:
             )
         ghost = Ghost(
             id=ghost_id(name, view.provider_id),
-            account_id="",
+            account_id=NO_ACCOUNT,
             created_at=self.records.now(),
             provider=name,
             provider_id=view.provider_id,

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from podferry.domain.machine import Machine, Pulse
+from podferry.domain.machine import Machine, Pulse, last_heard
 from podferry.domain.pod import RecoveredFrom
 from podferry.domain.snapshot import Snapshot
 from podferry.domain.volume import Volume
@@ -10,10 +10,8 @@ from podferry.services.records import Records
 
 
 def heard_at(records: Records, machine: Machine) -> datetime:
-    """When the machine was last heard from; its start counts as a word."""
-    pulse = records.store.find(Pulse, machine.id)
-    ready_at = machine.ready_at or machine.created_at
-    return ready_at if pulse is None else max(pulse.heard_at, ready_at)
+    """See `last_heard`."""
+    return last_heard(machine, records.store.find(Pulse, machine.id))
 
 
 def state_left(records: Records, volume: Volume, lost_at: datetime) -> RecoveredFrom:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from podferry.domain.entity import NO_ACCOUNT
 from podferry.domain.errors import PodferryError
 from podferry.domain.loss import LONGEST_GAP, SHORTEST_PATIENCE, Watch, Word, is_lost
 from podferry.domain.machine import FINAL_STATES, Machine
@@ -46,7 +47,10 @@ class FindLosses:
         now = self.records.now()
         watch = self.records.store.find(Watch, WATCH_ID)
         if watch is None:
-            return [Create(Watch(id=WATCH_ID, created_at=now, since=now, looked_at=now))]
+            watch = Watch(
+                id=WATCH_ID, account_id=NO_ACCOUNT, created_at=now, since=now, looked_at=now
+            )
+            return [Create(watch)]
         since = watch.since if now - watch.looked_at <= LONGEST_GAP else now
         return [Update(replace(watch, since=since, looked_at=now))]
 

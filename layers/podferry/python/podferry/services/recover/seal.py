@@ -89,7 +89,7 @@ class SealLoss:
             Create(operation),
             Update(self._pod_after(pod, machine, operation, left)),
             Update(replace(fenced, epoch=fenced.epoch + 1, lease=lease)),
-            *self._machine_after(machine, evidence),
+            Update(self._machine_after(machine, evidence)),
             # The agent's next word must come after this, or this does not happen.
             *([] if pulse is None else [Check(pulse)]),
             *saves,
@@ -146,17 +146,15 @@ class SealLoss:
             recovered_from=left,
         )
 
-    def _machine_after(self, machine: Machine, evidence: Evidence) -> list[Change]:
+    def _machine_after(self, machine: Machine, evidence: Evidence) -> Machine:
         now = self.records.now()
         if machine.state in FINAL_STATES:
-            cleared = clear(machine, Clearance.PROVEN_GONE)
-        elif evidence.word == Word.GONE:
+            return clear(machine, Clearance.PROVEN_GONE)
+        if evidence.word == Word.GONE:
             gone = replace(machine, state=MachineState.LOST, released_at=now)
-            cleared = clear(gone, Clearance.PROVEN_GONE)
-        else:
-            silent = replace(machine, state=MachineState.TERMINATING, give_up_at=now)
-            cleared = clear(silent, Clearance.DECLARED_LOST)
-        return [Update(cleared)]
+            return clear(gone, Clearance.PROVEN_GONE)
+        silent = replace(machine, state=MachineState.TERMINATING, give_up_at=now)
+        return clear(silent, Clearance.DECLARED_LOST)
 
     def _events(
         self, pod: Pod, operation: Operation, evidence: Evidence, left: RecoveredFrom

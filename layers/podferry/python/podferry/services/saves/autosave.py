@@ -43,7 +43,7 @@ class Autosave:
                 return False
             self._heal(place)
             if self._is_heard(place):
-                self.begin.run(pod.id)
+                self.begin.if_due(pod.id)
             self.thin.run_if_due(place.volume)
             return self._is_late(pod.id)
         except PodferryError:

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from podferry.domain.command import Command, CommandKind
-from podferry.domain.operation import Operation
+from podferry.domain.operation import Operation, reached
 from podferry.domain.saving import SaveKind, needs_whole_save
 from podferry.domain.snapshot import Snapshot, SnapshotKind
 from podferry.ports.store import Change, Check, Create, Update
 from podferry.services.captures import CAPTURE_SECONDS, capture_arguments
 from podferry.services.records import Records
-from podferry.services.saves.rows import SAVE_STEP, Place, command_id_of, place_of, reached
+from podferry.services.saves.rows import SAVE_STEP, Place, command_id_of, place_of
 
 KEEP_COMMAND = timedelta(seconds=CAPTURE_SECONDS) + timedelta(days=1)
 NOT_RUNNING_SECONDS = 60.0
@@ -31,13 +31,21 @@ class BeginSave:
 
     records: Records
 
-    def run(self, pod_id: str) -> Turn:
+    def if_due(self, pod_id: str) -> None:
         """Begin the save that a user asked for or that is due, unless one is under way.
 
         Raises:
             ConflictError: the rows kept moving.
         """
         self.records.apply(lambda: self._plan(pod_id))
+
+    def run(self, pod_id: str) -> Turn:
+        """Like `if_due`, and say what is under way then.
+
+        Raises:
+            ConflictError: the rows kept moving.
+        """
+        self.if_due(pod_id)
         return self._look(pod_id)
 
     def at_once(self, pod_id: str) -> Turn:

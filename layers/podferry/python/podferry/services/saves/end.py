@@ -6,14 +6,14 @@ from typing import Any
 
 from podferry.domain.command import Command, CommandState
 from podferry.domain.errors import EpochStaleError, WrongStateError
-from podferry.domain.operation import Operation, OperationState
+from podferry.domain.operation import Operation, OperationState, ended, reached
 from podferry.domain.pod import Failure, Pod
 from podferry.domain.saving import Saving
 from podferry.domain.snapshot import Snapshot, SnapshotState
 from podferry.domain.volume import Volume
 from podferry.ports.store import Change, Check, Update
 from podferry.services.records import Records
-from podferry.services.saves.rows import Place, end_command, operation_of, place_of, reached
+from podferry.services.saves.rows import Place, end_command, operation_of, place_of
 
 FINAL = frozenset({SnapshotState.COMMITTED, SnapshotState.ABANDONED, SnapshotState.DELETED})
 _SUPERSEDED = {"code": "superseded", "detail": "the pod is being stopped, and the stop saves it"}
@@ -89,14 +89,12 @@ class EndSave:
 
     def _with_head(self, place: Place, save: Snapshot) -> Volume:
         """The save has everything that was written before it began, and perhaps more."""
-        good = replace(
-            place.saving, open_id=None, failures=0, failed_at=None, error=None, is_overdue=False
-        )
+        good = replace(place.saving, open_id=None, failures=0, error=None, is_overdue=False)
         return replace(
             place.volume,
             head=save.id,
             saved_at=save.created_at,
-            size_bytes=int(save.summary.get("bytes", 0)),
+            size_bytes=save.size_bytes,
             saving=good,
         )
 
@@ -183,22 +181,17 @@ class EndSave:
     def _succeeded(self, pod: Pod, operation: Operation, save: Snapshot) -> list[Change]:
         now = self.records.now()
         result = {"snapshot_id": save.id, "label": save.label, **save.summary}
-        ended = replace(
-            reached(operation, "committed", now),
-            state=OperationState.SUCCEEDED,
-            result=result,
-            ended_at=now,
-        )
+        committed = reached(operation, "committed", now)
         event = self.records.pod_event(
             pod, "pod.saved", operation, snapshot_id=save.id, label=save.label
         )
-        return [Update(ended), event]
+        return [Update(ended(committed, OperationState.SUCCEEDED, now, result=result)), event]
 
     def _ended(
         self, pod: Pod, operation: Operation, state: OperationState, why: dict[str, Any]
     ) -> list[Change]:
-        ended = replace(operation, state=state, error=why, ended_at=self.records.now())
-        return [Update(ended), self.records.pod_event(pod, f"pod.save_{state}", operation, **why)]
+        event = self.records.pod_event(pod, f"pod.save_{state}", operation, **why)
+        return [Update(ended(operation, state, self.records.now(), error=why)), event]
 
 
 def check_open(records: Records, snapshot: Snapshot) -> Place:
@@ -227,7 +220,6 @@ def _with_failure(saving: Saving, failure: Failure) -> Saving:
         saving,
         open_id=None,
         failures=saving.failures + 1,
-        failed_at=failure.at,
         error=failure,
     )
 

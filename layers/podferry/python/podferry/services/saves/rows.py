@@ -1,12 +1,12 @@
 """The rows that a save is made of, read together."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from podferry.domain.command import ENDED, Command
 from podferry.domain.machine import Machine, MachineState
-from podferry.domain.operation import Milestone, Operation
+from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod, PodState
 from podferry.domain.saving import Saving, due_at, overdue_at
 from podferry.domain.snapshot import Snapshot
@@ -70,11 +70,6 @@ def operation_of(records: Records, snapshot: Snapshot) -> Operation | None:
     if snapshot.operation_id is None:
         return None
     return records.store.get(Operation, snapshot.operation_id)
-
-
-def reached(operation: Operation, phase: str, at: datetime) -> Operation:
-    """The operation with one more milestone."""
-    return replace(operation, milestones=(*operation.milestones, Milestone(phase=phase, at=at)))
 
 
 def end_command(

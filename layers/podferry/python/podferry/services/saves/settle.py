@@ -46,7 +46,7 @@ class SettleSave:
             self.end.commit(snapshot_id)
             # A user may wait for the next one. Who dies here leaves it to the schedule.
             with suppress(ConflictError):
-                self.begin.run(snapshot.pod_id)
+                self.begin.if_due(snapshot.pod_id)
             return True
         proven = verdict.cursor.objects
         self.records.apply(lambda: self._proven(snapshot_id, proven))

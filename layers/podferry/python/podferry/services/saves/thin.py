@@ -1,6 +1,6 @@
 """Thin out the older saves of a volume; their objects are left to the garbage collector."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -29,7 +29,7 @@ class ThinSaves:
         now = self.records.now()
         if volume.thinned_at is not None and now - volume.thinned_at < EVERY:
             return 0
-        saves = list(self._saves(volume))
+        saves = list(self.records.all_owned(Snapshot, volume.id, newest_first=True))
         pinned = self._pinned(volume, saves)
         points = [
             Point(s.id, s.committed_at or s.created_at, is_pinned=s.id in pinned)
@@ -42,15 +42,6 @@ class ThinSaves:
         if len(gone) <= MOST_AT_ONCE:
             self.records.apply(lambda: self._noted(volume.id))
         return min(len(gone), MOST_AT_ONCE)
-
-    def _saves(self, volume: Volume) -> Iterator[Snapshot]:
-        cursor: str | None = None
-        while True:
-            page = self.records.store.list_owned(Snapshot, volume.id, limit=100, cursor=cursor)
-            yield from page.items
-            cursor = page.cursor
-            if cursor is None:
-                return
 
     def _pinned(self, volume: Volume, newest_first: Sequence[Snapshot]) -> set[str | None]:
         """The head, the newest stop, what has a label, what is being built on or restored."""

@@ -63,7 +63,7 @@ class VerifyCaptures:
         """Name what will be proven; a capture that arrives later is refused, not slipped in."""
         operation = self.operations.load(operation_id)
         self.operations.check_wanted(operation)
-        snapshots = _snapshots_of(self.records, operation)
+        snapshots = captures_of(self.records, operation)
         captures = {s.kind: s for s in reversed(snapshots) if s.state == SnapshotState.CAPTURED}
         missing = [kind for kind in SnapshotKind if kind not in captures]
         why = f"no capture of the {' and the '.join(missing)}"
@@ -83,7 +83,7 @@ class VerifyCaptures:
 
     def _proven(self, operation: Operation) -> Sequence[Change]:
         fresh = self.operations.load(operation.id)
-        if _pins(fresh) != _pins(operation):
+        if fresh.snapshot_ids != operation.snapshot_ids:
             raise SnapshotUnverifiedError("the captures changed while they were verified")
         return [Update(replace(fresh, is_verified=True))]
 
@@ -173,28 +173,24 @@ class CommitHeads:
         environment = captures.get(SnapshotKind.ENVIRONMENT)
         if environment is not None:
             row = self.records.store.get(Environment, pod.environment_id)
-            size = int(environment.summary.get("bytes", 0))
+            size = environment.size_bytes
             changes += [
                 Update(replace(pod, environment_head=environment.id)),
                 Update(replace(row, head=environment.id, captured_at=now, size_bytes=size)),
             ]
         save = captures.get(SnapshotKind.VOLUME)
         if save is not None:
-            size = int(save.summary.get("bytes", 0))
+            size = save.size_bytes
             changes.append(Update(replace(volume, head=save.id, saved_at=now, size_bytes=size)))
         return changes
 
 
 def pinned_captures(records: Records, operation: Operation) -> list[Snapshot]:
     """The captures that this stop verifies and commits, the environment's first."""
-    return [records.store.get(Snapshot, pin) for pin in _pins(operation) if pin is not None]
+    return [records.store.get(Snapshot, pin) for pin in operation.snapshot_ids]
 
 
-def _pins(operation: Operation) -> tuple[str | None, str | None]:
-    return operation.environment_snapshot_id, operation.volume_snapshot_id
-
-
-def _snapshots_of(records: Records, operation: Operation) -> list[Snapshot]:
+def captures_of(records: Records, operation: Operation) -> list[Snapshot]:
     """Every capture that this stop began, in order."""
     commands = [records.store.get(Command, command_id) for command_id in operation.commands]
     return [

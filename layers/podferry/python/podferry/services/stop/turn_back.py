@@ -6,18 +6,19 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from podferry.domain.command import Command, CommandKind
+from podferry.domain.command import CommandKind
 from podferry.domain.errors import InternalError
 from podferry.domain.machine import FINAL_STATES, Machine, MachineState, Pulse
 from podferry.domain.operation import Operation, OperationState
 from podferry.domain.pod import Desired, Failure, Pod, PodState
-from podferry.domain.snapshot import Snapshot, SnapshotState
+from podferry.domain.snapshot import SnapshotState
 from podferry.domain.state_word import SILENCE
 from podferry.ports.store import Change, Update
 from podferry.services.commands import GiveCommand, Order
 from podferry.services.giving_up import GiveUp, Proof
 from podferry.services.operations import Operations
 from podferry.services.records import Records
+from podferry.services.stop.commit import captures_of
 from podferry.services.workflow_error import WorkflowError
 
 SAID_TO_BE_GONE = "said_to_be_gone"
@@ -200,12 +201,8 @@ class FailStop:
 
     def _abandoned(self, operation: Operation) -> list[Change]:
         """Every capture that this stop began, finished or not."""
-        changes: list[Change] = []
-        for command_id in operation.commands:
-            command = self.records.store.get(Command, command_id)
-            if command.kind != CommandKind.CAPTURE:
-                continue
-            snapshot = self.records.store.get(Snapshot, command.arguments["snapshot_id"])
-            if snapshot.state != SnapshotState.ABANDONED:
-                changes.append(Update(replace(snapshot, state=SnapshotState.ABANDONED)))
-        return changes
+        return [
+            Update(replace(snapshot, state=SnapshotState.ABANDONED))
+            for snapshot in captures_of(self.records, operation)
+            if snapshot.state != SnapshotState.ABANDONED
+        ]
