@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from shlex import quote
 
-from bench.measure import Cost, run, stored_bytes
+from bench.measure import Cost, run, touch_room, tree_bytes
 from bench.report import write_report
 from bench.tools import OURS, PEERS, Tool, compile_ours, environment_of, restic_over_options
 from bench.trees import differences
@@ -61,19 +61,30 @@ class Round:
 
     def _step(self, tool: Tool, tree: str, step: str, number: int) -> Cost:
         target = self._target(tool, tree)
-        if step == "over":
-            self._make_data("drift", target)
-        elif step == "restore":
-            target.mkdir(parents=True)
+        if step in _RESTORES:
+            self._prepare(target, tree, step)
         template = tool.save if step not in _RESTORES else getattr(tool, step)
         command = self._filled(tool, template, tree, number)
-        found = run(command, environment_of(tool, self._home), _LIMIT_SECONDS)
-        stored = stored_bytes(self._repository(tool))
+        own = environment_of(tool, self._home)
+        found = run(command, own, _LIMIT_SECONDS, ahead=self._args.ahead)
+        stored = tree_bytes(self._repository(tool))
         if step in _RESTORES and self._number == 0:
             wrong = differences(self._source(tree), target)
             found["error"] = f"{wrong} differences {found['error']}" if wrong else found["error"]
+        if step in _RESTORES:
+            shutil.rmtree(self._work / "targets")  # one at a time, so that all fit in memory
         fixed = (tool.name, tree, step, self._number)
         return Cost(*fixed, stored=stored, **found)  # type: ignore[arg-type]
+
+    def _prepare(self, target: Path, tree: str, step: str) -> None:
+        """Nothing to restore onto, or a machine that has nearly everything."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if step == "restore":
+            touch_room(target.parent, tree_bytes(self._source(tree)))
+            target.mkdir()
+            return
+        subprocess.run(["cp", "-a", self._source(tree), target], check=True)
+        self._make_data("drift", target)
 
     def _filled(self, tool: Tool, template: str, tree: str, number: int) -> str:
         repository, target = self._repository(tool), self._target(tool, tree)
@@ -128,6 +139,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, help="a directory on the disk to measure on")
     parser.add_argument("--results", type=Path, default=Path("build/bench.jsonl"))
     parser.add_argument("--report", type=Path, default=Path("docs/bench.md"))
+    parser.add_argument(
+        "--ahead",
+        action="store_true",
+        help="measure with real-time priority (root): quiet on a machine with other work",
+    )
     parser.add_argument("--note", default="", help="a sentence about this run, for the report")
     parser.add_argument("--only-report", action="store_true", help="from earlier results")
     return parser.parse_args()

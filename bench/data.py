@@ -66,6 +66,8 @@ def make_environment(root: Path, size: int) -> None:
 
 def _files_of(source: Path) -> Iterator[Path]:
     for directory, names, files in os.walk(source):
+        if "firmware" in names:
+            names.remove("firmware")  # belongs to the machine: not captured
         names.sort()
         yield from (Path(directory) / name for name in sorted(files))
 

@@ -9,6 +9,7 @@ from podferry_agent.snapshot.errors import (
     InvalidRuleError,
     InvalidSpecError,
     ObjectNotFoundError,
+    OutOfTimeError,
     RestoreMismatchError,
     SnapshotCorruptError,
     SnapshotError,
@@ -31,6 +32,7 @@ from podferry_agent.snapshot.model import (
 from podferry_agent.snapshot.pausing import resume_all_left_paused
 from podferry_agent.snapshot.restore import RestoreHooks, restore
 from podferry_agent.snapshot.rules import Explanation, Rules, Verdict, rules_for
+from podferry_agent.snapshot.timelimit import Span, TimeLimit
 from podferry_agent.snapshot.verify import verify_tree
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "InvalidSpecError",
     "ObjectNotFoundError",
     "ObjectStore",
+    "OutOfTimeError",
     "Progress",
     "RestoreHooks",
     "RestoreMismatchError",
@@ -56,8 +59,10 @@ __all__ = [
     "SnapshotCorruptError",
     "SnapshotError",
     "SnapshotMissingError",
+    "Span",
     "StoredObject",
     "Summary",
+    "TimeLimit",
     "TreeSpec",
     "UnsupportedFormatError",
     "Verdict",

@@ -1,45 +1,19 @@
-"""Captures a tree: walk, read what changed, store what is new, write the pages, then the root."""
+"""Captures a tree; as soon as the machine's end is known, with what can be had until then."""
 
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
-from podferry_agent.snapshot.chunks import Pack, chunk_id
-from podferry_agent.snapshot.databases import BESIDE
-from podferry_agent.snapshot.describe import describe_directory, describe_special
-from podferry_agent.snapshot.errors import CaptureFailedError, SnapshotError
-from podferry_agent.snapshot.livefiles import LiveFiles
-from podferry_agent.snapshot.livetools import LiveTools
+from podferry_agent.snapshot.capturerun import CaptureRun
+from podferry_agent.snapshot.errors import CaptureFailedError, OutOfTimeError
+from podferry_agent.snapshot.hurry import HurriedRun
 from podferry_agent.snapshot.memory import for_big_buffers
-from podferry_agent.snapshot.model import (
-    BARE,
-    UNREADABLE,
-    VANISHED,
-    CaptureOutcome,
-    CaptureSpec,
-    Entry,
-    ObjectStore,
-    Progress,
-    sort_key,
-)
-from podferry_agent.snapshot.openfiles import mapped_for_writing
+from podferry_agent.snapshot.model import CaptureOutcome, CaptureSpec, ObjectStore, Progress
 from podferry_agent.snapshot.pace import Pace, be_nice
-from podferry_agent.snapshot.packs import PackWriter, load_footer
-from podferry_agent.snapshot.pausing import Pauser, resume_left_paused
-from podferry_agent.snapshot.previous import Parent
 from podferry_agent.snapshot.progress import Meter
-from podferry_agent.snapshot.publish import Findings, Publisher
-from podferry_agent.snapshot.reading import BATCH, BATCH_FILES, SMALL, Chunking, FileReader
-from podferry_agent.snapshot.restcopies import RestCopier
-from podferry_agent.snapshot.rules import rules_for
-from podferry_agent.snapshot.statestore import StateStore
+from podferry_agent.snapshot.timelimit import Span, TimeLimit
 from podferry_agent.snapshot.tree import Tree
-from podferry_agent.snapshot.walk import Node, Walker
-from podferry_agent.snapshot.watch import LiveWatch
-
-_READERS, _NICE_READERS = 8, 2
 
 
 def capture(
@@ -47,8 +21,12 @@ def capture(
     store: ObjectStore,
     progress: Callable[[Progress], None],
     cancelled: threading.Event,
+    limit: TimeLimit | None = None,
 ) -> CaptureOutcome:
     """Capture the tree of `spec` into `store`. The snapshot exists when this returns, not before.
+
+    `limit` is for live captures. Once it is set, what runs begins anew, in a hurry; what was
+    stored is used. The outcome may then be a partial snapshot, see `Summary.is_partial`.
 
     Raises a `SnapshotError`; then nothing refers to what was uploaded.
     """
@@ -57,276 +35,31 @@ def capture(
     except OSError as error:
         where = os.fsdecode(spec.tree_root)
         raise CaptureFailedError(f"{where} cannot be opened: {error.strerror}") from error
+    limit = limit if limit and spec.live else TimeLimit()
     with tree, for_big_buffers():
-        pace = Pace(spec.share, cancelled)
-        running = _Capture(spec, store, tree, Meter(progress, cancelled), pace)
-        return running.run() if spec.share is None else _nicely(running.run)
+        while True:
+            span = limit.begin()
+            try:
+                return _run((spec, store, tree), Meter(progress, cancelled), cancelled, span)
+            except OutOfTimeError:
+                if span.is_hurried:
+                    span.note_cut()
+                    raise
+
+
+def _run(
+    what: tuple[CaptureSpec, ObjectStore, Tree],
+    meter: Meter,
+    cancelled: threading.Event,
+    span: Span,
+) -> CaptureOutcome:
+    share = None if span.is_hurried else what[0].share
+    kind = HurriedRun if span.is_hurried else CaptureRun
+    run = kind(*what, meter, Pace(share, cancelled, span)).run
+    return run() if share is None else _nicely(run)
 
 
 def _nicely(run: Callable[[], CaptureOutcome]) -> CaptureOutcome:
     """In a thread of its own: an ordinary user cannot take back a lower priority."""
     with ThreadPoolExecutor(1, "pf-nice", initializer=be_nice) as pool:
         return pool.submit(run).result()
-
-
-class _Capture:
-    def __init__(
-        self, spec: CaptureSpec, store: ObjectStore, tree: Tree, meter: Meter, pace: Pace
-    ) -> None:
-        self._began = time.monotonic()
-        self._scan_start_ns = time.time_ns()
-        self._spec = spec
-        self._store = store
-        self._tree = tree
-        self._meter = meter
-        self._pace = pace
-        self._state = StateStore(spec.state_dir, spec.kind)
-        self._pauser = Pauser(self._state.directory, allowed=spec.live and spec.pauses)
-        self._watch = LiveWatch(tree.root, mapped_for_writing()) if spec.live else None
-        self._warnings: list[str] = []
-        self._copies: set[bytes] = set()
-        self._nodes: list[Node] = []
-        self._links: dict[tuple[int, int], list[Node]] = {}
-        self._running: list[Future[list[Node]] | Future[None]] = []
-        self._batch: list[Node] = []
-        self._batch_bytes = 0
-        self._seen_bytes = 0
-
-    def run(self) -> CaptureOutcome:
-        self._meter.phase("prepare")
-        resume_left_paused(self._state.directory)
-        self._parent = Parent(self._spec, self._store, self._state)
-        self._table = self._parent.table
-        self._learn_confirmed()
-        rules = rules_for(self._spec)
-        self._rules = rules.fingerprint()
-        self._known = self._parent.listings(rules)
-        self._doubt_what_is_known()
-        self._walker = Walker(
-            self._tree,
-            rules,
-            self._spec.pod_prefix,
-            with_sockets=self._spec.kind == "volume",
-            known=self._known,
-        )
-        self._read_everything()
-        self._settle_nodes()
-        self._meter.phase("publish")
-        return self._publisher().publish()
-
-    def _doubt_what_is_known(self) -> None:
-        """Have names looked at again whose times do not tell all."""
-        if self._known is None:
-            return
-        if self._watch:
-            doubted = [self._watch.relative(path) for path in self._watch.mapped.paths]
-        else:
-            # Not live: every byte of the file itself, and of what is beside it.
-            doubted = [path + suffix for path in self._parent.copies for suffix in (b"", *BESIDE)]
-        for path in doubted:
-            if path:
-                self._known.forget(path)
-
-    def _learn_confirmed(self) -> None:
-        """Reuse the packs of an earlier, killed run of this very snapshot, and only of this."""
-        snapshot_id = self._spec.snapshot_id
-        self._state.forget_packs(other_than=snapshot_id)
-        for sha256, size, footer in self._state.confirmed_packs(snapshot_id):
-            try:
-                load_footer(Pack(snapshot_id, sha256, size), footer, self._table)
-            except SnapshotError:
-                continue  # the note was cut short by a power cut: the pack is stored again
-
-    def _confirmed(self, pack: Pack, footer: bytes) -> None:
-        self._state.confirm_pack(pack.snapshot_id, pack.sha256, pack.size, footer)
-
-    def _read_everything(self) -> None:
-        spec = self._spec
-        threads = min(_READERS if spec.share is None else _NICE_READERS, os.cpu_count() or 1)
-        self._writer = PackWriter(spec.snapshot_id, self._store, self._table, self._confirmed)
-        chunking = Chunking(self._table, self._writer, spec.chunk_key)
-        self._reader = FileReader(self._tree, chunking, self._meter, self._pace, self._watch)
-        self._meter.phase("read")
-        workers = ThreadPoolExecutor(threads, "pf-read")
-        leaders = ThreadPoolExecutor(2, "pf-big")
-        try:
-            self._workers, self._leaders = workers, leaders
-            self._scan()
-            self._collect()
-            if self._watch:
-                self._settle_live_files(self._watch)
-            self._finish_links()
-            self._writer.finish()
-        finally:
-            leaders.shutdown(wait=True, cancel_futures=True)
-            workers.shutdown(wait=True, cancel_futures=True)
-            self._writer.close()
-        self._meter.finish()
-
-    def _settle_live_files(self, watch: LiveWatch) -> None:
-        tools = LiveTools(
-            self._tree,
-            self._reader,
-            watch,
-            self._parent,
-            self._walker.report,
-            RestCopier(self._pauser),
-            self._pace,
-            self._workers,
-            self._state.directory / "copies",
-            self._warnings,
-        )
-        live = LiveFiles(tools)
-        live.settle([node for node in self._nodes if node.entry.is_regular])
-        self._nodes += live.databases.added
-        self._copies = (self._parent.copies | live.databases.copies) - live.databases.others
-
-    def _scan(self) -> None:
-        for node in self._walker.walk(self._visit):
-            if not node.known:
-                self._take(node)
-        self._add_partners()
-        self._flush()
-        self._meter.totals(self._seen_bytes, sum(n.entry.is_regular for n in self._nodes))
-
-    def _take(self, node: Node) -> None:
-        self._nodes.append(node)
-        if node.nlink > 1 and not node.entry.is_directory:
-            group = self._links.setdefault(node.inode, [])
-            group.append(node)
-            if len(group) > 1:
-                return
-        if node.entry.is_regular:
-            self._queue(node)
-
-    def _add_partners(self) -> None:
-        """Unchanged names of an inode that has got a new name: they are linked to it."""
-        if not self._known:
-            return
-        for inode, group in self._links.items():
-            here = {node.entry.path for node in group}
-            for path in self._known.links.get(inode, ()):
-                if path not in here and (node := self._walker.look(path, inode)):
-                    self._nodes.append(node)
-                    group.append(node)
-
-    def _visit(self, directory: Node, fd: int, nodes: list[Node]) -> None:
-        """Everything that needs the open directory."""
-        self._pace.breathe()
-        if not directory.known and not directory.entry.bits & BARE:
-            describe_directory(directory, fd)
-        for node in nodes:
-            if node.known or node.entry.is_regular or node.entry.is_directory:
-                continue
-            try:
-                describe_special(self._tree, fd, node)
-            except OSError as error:
-                self._walker.failed(node.entry.path, error)
-
-    def _queue(self, node: Node) -> None:
-        self._parent.learn_chunks()
-        if self._watch and self._watch.takes(node):
-            return
-        size = node.entry.size
-        self._seen_bytes += size
-        if size > SMALL:
-            self._running.append(self._leaders.submit(self._reader.read_big, node, self._workers))
-            return
-        self._batch.append(node)
-        self._batch_bytes += size
-        if self._batch_bytes >= BATCH or len(self._batch) >= BATCH_FILES:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._batch:
-            self._running.append(self._workers.submit(self._reader.read_small, self._batch))
-        self._batch, self._batch_bytes = [], 0
-        self._meter.check()
-
-    def _collect(self) -> None:
-        """Wait for the readers; files that grew or are sparse go to the readers of big files."""
-        while self._running:
-            waiting, self._running = self._running, []
-            for future in waiting:
-                for node in future.result() or ():
-                    self._running.append(
-                        self._leaders.submit(self._reader.read_big, node, self._workers)
-                    )
-
-    def _finish_links(self) -> None:
-        """All names of an inode get what was read through one of them, and a common mark."""
-        for group in self._links.values():
-            while len(group) > 1 and group[0].entry.bits & VANISHED:
-                group.pop(0)
-                if group[0].entry.is_regular:
-                    self._reader.read_big(group[0], self._workers)
-            if len(group) < 2:
-                continue
-            source = group[0]
-            first = min((node.entry.path for node in group), key=sort_key)
-            link = chunk_id(first, self._spec.chunk_key)[:16]
-            for node in group:
-                _copy_content(source, node)
-                node.entry.link = link
-
-    def _settle_nodes(self) -> None:
-        """Put the nodes in order, with what could not be read marked, without what vanished."""
-        report = self._walker.report
-        for node in report.closed:
-            report.removed.append(node.entry.path)
-            if node.known:
-                node.known = False
-                self._nodes.append(node)
-        self._nodes += [node for node, was_known in report.partial if was_known]
-        unreadable = {path for path, _ in report.unreadable}
-        # What is in such a directory is not known in full: a restore deletes nothing there.
-        unreadable.update(node.entry.path for node, _ in report.partial)
-        for node in self._nodes:
-            if node.entry.path in unreadable:
-                node.entry.bits |= UNREADABLE
-                node.is_doubtful = True
-        self._nodes.sort(key=lambda node: sort_key(node.entry.path))
-        gone = [node.entry.path for node in self._nodes if node.entry.bits & VANISHED]
-        report.removed += gone
-        self._nodes = list(_without_vanished(self._nodes))
-
-    def _publisher(self) -> Publisher:
-        return Publisher(
-            spec=self._spec,
-            store=self._store,
-            state=self._state,
-            parent=self._parent,
-            pace=self._pace,
-            table=self._table,
-            nodes=self._nodes,
-            report=self._walker.report,
-            reader=self._reader,
-            stored=self._writer,
-            pauser=self._pauser,
-            warnings=self._warnings,
-            found=Findings(
-                self._rules, self._known, self._links, self._copies, self._scan_start_ns
-            ),
-            began=self._began,
-        )
-
-
-def _copy_content(source: Node, node: Node) -> None:
-    path = node.entry.path
-    if node is not source:
-        fields = {name: getattr(source.entry, name) for name in Entry.__slots__}
-        node.entry = Entry(**{**fields, "path": path})
-    node.row, node.is_doubtful = source.row, source.is_doubtful
-
-
-def _without_vanished(nodes: list[Node]) -> Iterator[Node]:
-    """Drop names that went away while they were read, with all that was below them."""
-    gone = b"\0"
-    for node in nodes:
-        path = node.entry.path
-        if path.startswith(gone):
-            continue
-        if node.entry.bits & VANISHED:
-            gone = path + b"/"
-            continue
-        yield node

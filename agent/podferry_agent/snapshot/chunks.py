@@ -96,6 +96,12 @@ class ChunkTable:
             raise AssertionError(f"chunk {self.ids[chunk].hex()} was never stored")
         return block
 
+    def pack_of(self, chunk: int) -> Pack | None:
+        """Where the chunk is; None if it was reserved and is not stored."""
+        number = self.block_numbers[chunk]
+        block = self.blocks[number] if number != _UNPLACED else None
+        return None if block is None else block.pack
+
     def _append(self, identity: bytes, length: int, offset: int, block_number: int) -> int:
         number = len(self.ids)
         self.ids.append(identity)

@@ -114,12 +114,16 @@ class Codec(threading.local):
 
     def _best_planes(self, samples: list[bytes], plain: float) -> tuple[float, int, int] | None:
         """Promise, codec and phase of numbers, if any; `plain` is what Zstandard makes."""
+        limit = min(_PLANES_BELOW, plain - _PLANES_MARGIN)
         ratio, codec, phase = min(
-            (self._promise(samples, width, phase), codec, phase)
+            (self._promise(samples[:1], width, phase), codec, phase)
             for codec, width in _WIDTHS.items()
             for phase in range(width)
         )
-        if ratio > min(_PLANES_BELOW, plain - _PLANES_MARGIN):
+        if ratio > limit + _PLANES_MARGIN:  # so of most blocks: the other samples are not asked
+            return None
+        ratio = self._promise(samples, _WIDTHS[codec], phase)
+        if ratio > limit:
             return None
         # Only level 1 itself tells what it makes of data that has repetitions besides.
         normal = sum(len(self._normal.compress(sample)) for sample in samples) / (3 * _SAMPLE)

@@ -84,9 +84,23 @@ def has_content(fd: int, entry: Entry, table: ChunkTable, key: bytes, *, exact_h
         return False
     if entry.bits & HAS_HOLES and not _has_holes(fd, entry, table, exact=exact_holes):
         return False
-    if exact_holes and any(has_hole(fd, o, o + table.lengths[c]) for o, c in pairs(entry.refs)):
+    if exact_holes and any(has_hole(fd, *covered) for covered in _covered(entry, table)):
         return False
     return all(_has_chunk(fd, o, table, c, key) for o, c in pairs(entry.refs))
+
+
+def _covered(entry: Entry, table: ChunkTable) -> Iterator[tuple[int, int]]:
+    """(start, end) of the parts between holes.
+
+    Not chunk by chunk: tmpfs looks at each page up to the next hole, which takes seconds then.
+    """
+    start = 0
+    for hole_start, hole_end in holes(entry, table):
+        if hole_start > start:
+            yield start, hole_start
+        start = hole_end
+    if start < entry.size:
+        yield start, entry.size
 
 
 def pairs(refs: tuple[int, ...]) -> Iterator[tuple[int, int]]:

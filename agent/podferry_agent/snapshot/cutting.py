@@ -7,14 +7,17 @@ import struct
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from pyfastcdc import FastCDC
+if TYPE_CHECKING:
+    from pyfastcdc import FastCDC
 
 MIB = 1 << 20
 GRID = MIB  # what is read, hashed and compressed at once stays in a core's own cache
 SINGLE_CHUNK = MIB  # a file up to this size is one chunk
 MAX_CHUNK = 2 * MIB
-_GRID_SEGMENT = 64 * MIB
+_GRID_SEGMENT = 16 * MIB  # small, so that at the end of a capture no reader works alone for long
 _CDC_SEGMENT = 128 * MIB
 _MAX_TENSOR_HEADER = 32 * MIB
 _ELF = b"\x7fELF"
@@ -152,8 +155,12 @@ def _merged(starts: list[int], size: int) -> list[int]:
 class Cutter(threading.local):
     """Content-defined cuts; one chunker per thread, as it is not safe to share."""
 
-    def __init__(self) -> None:
-        self._chunker = FastCDC(MIB, min_size=MIB // 4, max_size=MAX_CHUNK)
+    @cached_property
+    def _chunker(self) -> "FastCDC":
+        # Most saves find no big file that changed, and it takes long to load.
+        from pyfastcdc import FastCDC  # noqa: PLC0415
+
+        return FastCDC(MIB, min_size=MIB // 4, max_size=MAX_CHUNK)
 
     def cut(self, window: memoryview, *, at_end: bool) -> list[Extent]:
         """Chunks of the window; without the last one, which needs more data, unless at the end."""

@@ -18,6 +18,7 @@ def describe_file(node: Node, fd: int, status: os.stat_result) -> None:
         node.row = row
     node.is_doubtful = False
     entry.flags = posix.get_flags(fd)
+    entry.large_xattrs = ()
     settle(entry, read_xattrs(fd))
 
 

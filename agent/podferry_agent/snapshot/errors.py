@@ -49,6 +49,13 @@ class CancelledByCallerError(SnapshotError):
     code = "cancelled"
 
 
+class OutOfTimeError(SnapshotError):
+    """The machine goes before anything could be captured that is newer than the parent."""
+
+    code = "out_of_time"
+    retryable = True
+
+
 class DiskFullError(SnapshotError):
     """The machine's disk cannot hold what has to be staged; nothing was changed."""
 

@@ -18,11 +18,13 @@ from podferry_agent.snapshot.errors import (
     SnapshotMissingError,
 )
 from podferry_agent.snapshot.model import Entry, ObjectStore, display
+from podferry_agent.snapshot.turns import Turns
 from podferry_agent.snapshot.writing import StagedFile
 
 _RANGE = 8 << 20
 _GAP = 512 << 10  # a gap this small is cheaper to read than another request
 _GETS_IN_FLIGHT = 4
+_MANY = 8  # chunks of a block: writing so many small files is mostly interpreter work
 
 
 @dataclass(slots=True)
@@ -91,6 +93,7 @@ class Fetcher:
         # Gets wait for the network; more threads than processors would only disturb each other.
         self._processors = os.cpu_count() or 1
         self._turns = threading.BoundedSemaphore(self._processors)
+        self._many = Turns(max(1, self._processors // 2))
         self._stop = threading.Event()
 
     def run(self, pieces: Iterable[Piece]) -> list[Failure]:
@@ -151,17 +154,25 @@ class Fetcher:
             return [Failure(each, error) for each in wanted]
         start = wanted[0].block.offset
         failures = []
-        with self._turns:
-            for each in wanted:
-                if self._stop.is_set():
-                    break
-                at = each.block.offset - start
-                stored = data[at : at + each.block.stored]
-                try:
-                    self._unpack(each, self._codec.decode(each.block, stored))
-                except DamageError as error:
-                    failures.append(Failure(each, error))
+        for each in wanted:
+            if self._stop.is_set():
+                break
+            at = each.block.offset - start
+            try:
+                self._take(each, data[at : at + each.block.stored])
+            except DamageError as error:
+                failures.append(Failure(each, error))
         return failures
+
+    def _take(self, wanted: WantedBlock, stored: memoryview) -> None:
+        is_many = len(wanted.pieces) >= _MANY
+        with self._turns:
+            raw = self._codec.decode(wanted.block, stored)
+            if not is_many:
+                self._unpack(wanted, raw)
+        if is_many:
+            with self._many:
+                self._unpack(wanted, raw)
 
     def _get(self, wanted: list[WantedBlock]) -> bytes:
         first, last = wanted[0].block, wanted[-1].block

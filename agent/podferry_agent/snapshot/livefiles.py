@@ -25,11 +25,15 @@ class LiveFiles:
         for node in [*watch.mapped_nodes, *self._mapped_meanwhile(read)]:
             tools.read_again(node)
         self.databases.settle()
-        for node in self._being_rewritten():
-            tools.keep_previous(node)
+        self.keep_rewritten()
         for node in [n for n in watch.torn if n.entry.bits & TORN]:
             if not tools.reader.guarded(node, self._is_settled_at_rest):
                 tools.keep_previous(node)
+
+    def keep_rewritten(self) -> None:
+        """Files that are being written in place keep what the parent has of them."""
+        for node in self._being_rewritten():
+            self._tools.keep_previous(node)
 
     def _mapped_meanwhile(self, read: list[Node]) -> list[Node]:
         """Files that were read in the belief that a store to them would move their times."""

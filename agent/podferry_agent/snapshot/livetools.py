@@ -61,7 +61,7 @@ class LiveTools:
             return
         entry.bits = entry.bits & ~HAS_HOLES | good.bits & HAS_HOLES | KEPT
         entry.size, entry.mtime_ns, entry.refs = good.size, good.mtime_ns, good.refs
-        entry.kept = good.kept or self.parent.root.snapshot_id
+        entry.kept = self.parent.owner_of(good)
 
 
 def forget_content(node: Node) -> None:

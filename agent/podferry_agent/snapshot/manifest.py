@@ -58,6 +58,7 @@ class Root:
     packs: list[PackRef]
     counts: dict[str, int]
     torn: list[str] = field(default_factory=list)
+    unreached: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     user_rules: list[str] = field(default_factory=list)
     volume_path: str = ""
@@ -266,7 +267,7 @@ def needed_packs(entries: Iterable[Entry], table: ChunkTable) -> list[PackRef]:
     packs: dict[tuple[str, str], Pack] = {}
     seen: set[int] = set()
     for entry in entries:
-        for chunk in entry.refs[1::2]:
+        for chunk in entry.chunks:
             number = table.block_numbers[chunk]
             if number not in seen:
                 seen.add(number)

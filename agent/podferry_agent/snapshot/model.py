@@ -78,6 +78,7 @@ class CaptureSpec(TreeSpec):
     parent: str | None = None
     live: bool = False  # others write to the tree meanwhile
     pauses: bool = True  # a live capture may stop a writer for a moment
+    paranoid: bool = False  # decompress and compare each pack before it is uploaded
     cpu_share: float | None = None  # of one core; None: half of one if live, else no limit
 
     def __post_init__(self) -> None:
@@ -128,6 +129,9 @@ class Summary:
     stored_bytes: int = 0
     packs: int = 0
     torn: list[str] = field(default_factory=list)
+    is_partial: bool = False  # there was no time for everything
+    unreached: list[str] = field(default_factory=list)  # what is older for that, or left out
+    unreached_files: int = 0
     unreadable: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     pauses: int = 0
@@ -198,6 +202,14 @@ class Entry:
     xattrs: tuple[tuple[bytes, bytes], ...] = ()
     refs: tuple[int, ...] = ()
     kept: str = ""  # the snapshot that first had this content, if it is KEPT
+    large_xattrs: tuple[tuple[bytes, int], ...] = ()  # name, and the number of the value's chunk
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Numbers of all chunks that it takes to restore the entry."""
+        if not self.large_xattrs:
+            return self.refs[1::2]
+        return (*self.refs[1::2], *(chunk for _, chunk in self.large_xattrs))
 
     @property
     def is_regular(self) -> bool:

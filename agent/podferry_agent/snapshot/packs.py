@@ -6,7 +6,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 import zstandard
@@ -14,7 +14,11 @@ import zstandard
 from podferry_agent.snapshot.chunks import Block, ChunkTable, Pack
 from podferry_agent.snapshot.codec import Codec, checksum
 from podferry_agent.snapshot.cutting import MAX_CHUNK
-from podferry_agent.snapshot.errors import SnapshotCorruptError, UnsupportedFormatError
+from podferry_agent.snapshot.errors import (
+    OutOfTimeError,
+    SnapshotCorruptError,
+    UnsupportedFormatError,
+)
 from podferry_agent.snapshot.model import ObjectStore
 from podferry_agent.snapshot.sections import (
     pack_column,
@@ -22,9 +26,13 @@ from podferry_agent.snapshot.sections import (
     unpack_column,
     write_sections,
 )
+from podferry_agent.snapshot.timelimit import Span, TimeLimit
 
 PACK_TARGET = 8 << 20  # a pack is closed when it has this much; with its last block under 17 MiB
 PUTS_IN_FLIGHT = 4
+# When time is short: of what is on its way when it is over nothing counts.
+_HURRIED_TARGET, _HURRIED_PUTS = 2 << 20, 2
+_LOOK = 0.1
 _MAX_CHUNKS = 1 << 16  # closes a pack of tiny files, whose footer would outgrow its content
 _BUFFER = PACK_TARGET + MAX_CHUNK + (4 << 20)  # the last block and the footer fit in
 _TRAILER = struct.Struct("<IIII8s")  # stored, raw, crc32 of the stored footer, version, magic
@@ -38,13 +46,14 @@ class OpenPack:
 
     pack: Pack
     buffer: memoryview
+    target: int = PACK_TARGET
     blocks: list[Block] = field(default_factory=list)
     chunks: list[tuple[bytes, int, int, int]] = field(default_factory=list)
     size: int = 0
 
     @property
     def is_full(self) -> bool:
-        return self.size >= PACK_TARGET or len(self.chunks) >= _MAX_CHUNKS
+        return self.size >= self.target or len(self.chunks) >= _MAX_CHUNKS
 
     def append(self, data: bytes | memoryview) -> None:
         end = self.size + len(data)
@@ -135,7 +144,8 @@ class _Buffers:
 class PackWriter:
     """Joins blocks to packs and uploads them, at most four at once; shared by all readers.
 
-    `add` blocks while four uploads run, which bounds the memory of a capture.
+    `add` blocks while four uploads run, which bounds the memory of a capture. It raises
+    `OutOfTimeError` when there is no time to read more, `finish` when there is none to upload.
     """
 
     def __init__(
@@ -144,17 +154,25 @@ class PackWriter:
         store: ObjectStore,
         table: ChunkTable,
         confirmed: Callable[[Pack, bytes], None],
+        span: Span | None = None,
+        prove: "Callable[[OpenPack, memoryview], None] | None" = None,
     ) -> None:
+        """`prove` is told each pack, and its body, before that is uploaded."""
         self.packs: list[Pack] = []
         self.stored_bytes = 0
         self._snapshot_id = snapshot_id
         self._store = store
         self._table = table
         self._confirmed = confirmed
+        self._prove = prove
         self._lock = threading.Lock()
-        self._slots = threading.BoundedSemaphore(PUTS_IN_FLIGHT)
-        self._uploads = ThreadPoolExecutor(PUTS_IN_FLIGHT, "pf-put")
+        self._span = span or TimeLimit().begin()
+        puts = _HURRIED_PUTS if self._span.is_hurried else PUTS_IN_FLIGHT
+        self._slots = threading.BoundedSemaphore(puts)
+        self._uploads = ThreadPoolExecutor(puts, "pf-put")
         self._running: list[Future[None]] = []
+        self._unsent: list[OpenPack] = []
+        self._unstored: dict[int, Pack] = {}  # by id: those not known to be stored
         self._buffers = _Buffers()
         self._open = self._new_pack()
         self._codec = Codec()
@@ -175,29 +193,49 @@ class PackWriter:
                 full, self._open = target, self._new_pack()
         self._table.place(block, members)
         if full:
-            self._send(full)
+            try:
+                self._send(full, self._span.check_reading)
+            except OutOfTimeError:
+                self._unsent.append(full)
+                raise
 
     def finish(self) -> None:
         """Upload what is left and wait; raises what any upload raised."""
         with self._lock:
             last, self._open = self._open, self._new_pack()
-        if last.blocks:
-            self._send(last)
+            left, self._unsent = [*self._unsent, last], []
+        for each in left:
+            if each.blocks:
+                self._send(each, self._span.check_sending)
         for upload in self._running:
+            while not upload.done():
+                wait([upload], _LOOK)
+                self._span.check_sending()
             upload.result()
 
-    def close(self) -> None:
-        """Wait for uploads that run, start no more."""
-        self._uploads.shutdown(wait=True, cancel_futures=True)
+    def unstored(self) -> frozenset[int]:
+        """The ids of the packs of this writer whose uploads have not ended."""
+        with self._lock:
+            return frozenset(self._unstored)
+
+    def close(self, *, wait: bool = True) -> None:
+        """Start no more uploads, and wait for those that run."""
+        self._uploads.shutdown(wait=wait, cancel_futures=True)
 
     def _new_pack(self) -> OpenPack:
-        return OpenPack(Pack(self._snapshot_id), self._buffers.take())
+        pack = Pack(self._snapshot_id)
+        self._unstored[id(pack)] = pack
+        target = _HURRIED_TARGET if self._span.is_hurried else PACK_TARGET
+        return OpenPack(pack, self._buffers.take(), target)
 
-    def _send(self, full: OpenPack) -> None:
-        self._slots.acquire()
+    def _send(self, full: OpenPack, check: Callable[[], None]) -> None:
+        while not self._slots.acquire(timeout=_LOOK):
+            check()
         try:
             self._raise_failed()
             body, footer = seal(full)
+            if self._prove:
+                self._prove(full, body)
             upload = self._uploads.submit(self._put, full, body, footer)
         except BaseException:
             self._slots.release()
@@ -212,6 +250,7 @@ class PackWriter:
             self._confirmed(pack, footer)
             with self._lock:
                 self.packs.append(pack)
+                self._unstored.pop(id(pack))
                 self.stored_bytes += pack.size
                 self._buffers.give(full.buffer)
         finally:

@@ -23,7 +23,7 @@ from podferry_agent.snapshot.sections import (
 _T = TypeVar("_T")
 _HEADER = struct.Struct("<8sII")  # magic, version, raw length
 _MAGIC = b"PFPAGE\r\n"
-_VERSION = 1
+_VERSION, _WITH_LARGE_XATTRS = 1, 2  # of pages: the second one only where it is needed
 _MIN_ENTRIES, _MAX_ENTRIES, _MAX_WEIGHT = 256, 8192, 4 << 20
 _CUT_MASK = 0x7FF  # a page ends after one name in 2048
 _SCALARS = (
@@ -59,6 +59,7 @@ class PageCutter:
             self._weight += 64 + len(path) + 8 * len(entry.refs)
             if entry.xattrs:
                 self._weight += sum(len(value) for _, value in entry.xattrs)
+            self._weight += 64 * len(entry.large_xattrs)
             is_cut = length >= _MIN_ENTRIES and not zlib.crc32(path) & _CUT_MASK
             if is_cut or length >= _MAX_ENTRIES or self._weight >= _MAX_WEIGHT:
                 yield from self.rest()
@@ -76,7 +77,8 @@ def encode_page(entries: Sequence[Entry], table: ChunkTable) -> bytes:
         [*_path_sections(entries), *_entry_sections(entries), *_chunk_sections(entries, table)]
     )
     packed = zstandard.ZstdCompressor(level=3).compress(raw)
-    return _HEADER.pack(_MAGIC, _VERSION, len(raw)) + packed
+    version = _WITH_LARGE_XATTRS if any(e.large_xattrs for e in entries) else _VERSION
+    return _HEADER.pack(_MAGIC, version, len(raw)) + packed
 
 
 def _path_sections(entries: Sequence[Entry]) -> list[tuple[bytes, bytes]]:
@@ -149,7 +151,7 @@ def _numbered(values: Iterable[int]) -> dict[int, int]:
 
 def _chunk_sections(entries: Sequence[Entry], table: ChunkTable) -> list[tuple[bytes, bytes]]:
     refs = [c for e in entries for c in e.refs[1::2]]
-    chunks = _numbered(refs)
+    chunks = _numbered(c for e in entries for c in e.chunks)
     chunk_blocks = [table.block_of(c) for c in chunks]
     by_identity = {id(b): b for b in chunk_blocks}
     # A block is the same block when it is at the same place, whoever described it.
@@ -161,11 +163,25 @@ def _chunk_sections(entries: Sequence[Entry], table: ChunkTable) -> list[tuple[b
             blocks.append(block)
     return [
         (b"REFC", pack_column("I", [chunks[c] for c in refs])),
+        *_large_xattr_sections(entries, chunks),
         (b"CIDS", b"".join(table.ids[c] for c in chunks)),
         (b"CLEN", pack_column("I", [table.lengths[c] for c in chunks])),
         (b"CBLK", pack_column("I", [block_numbers[places[id(b)]] for b in chunk_blocks])),
         (b"COFF", pack_column("I", [table.offsets[c] for c in chunks])),
         *_block_sections(blocks),
+    ]
+
+
+def _large_xattr_sections(
+    entries: Sequence[Entry], chunks: dict[int, int]
+) -> list[tuple[bytes, bytes]]:
+    large = [(i, name, chunk) for i, e in enumerate(entries) for name, chunk in e.large_xattrs]
+    if not large:
+        return []
+    return [
+        (b"XLGI", pack_column("I", [x[0] for x in large])),
+        (b"XLGN", pack_strings([x[1] for x in large])),
+        (b"XLGC", pack_column("I", [chunks[x[2]] for x in large])),
     ]
 
 
@@ -213,14 +229,16 @@ class PageReader:
     def _read(self, name: str, data: bytes) -> list[Entry]:
         sections = self._sections(name, data)
         entries = _read_entries(sections)
-        self._attach_refs(entries, sections, self._learn_chunks(sections))
+        chunks = self._learn_chunks(sections)
+        self._attach_refs(entries, sections, chunks)
+        _attach_large_xattrs(entries, sections, chunks)
         return entries
 
     def _sections(self, name: str, data: bytes) -> dict[bytes, bytes]:
         magic, version, raw_length = _HEADER.unpack_from(data)
         if magic != _MAGIC:
             raise SnapshotCorruptError("the object is not a page", name)
-        if version != _VERSION:
+        if version not in (_VERSION, _WITH_LARGE_XATTRS):
             raise UnsupportedFormatError(f"{name}: page version {version}; use a newer agent")
         packed = data[_HEADER.size :]
         raw = zstandard.ZstdDecompressor().decompress(packed, max_output_size=raw_length)
@@ -280,6 +298,17 @@ class PageReader:
             elif count:
                 pairs = zip(offsets[end - count : end], numbers[end - count : end], strict=True)
                 entry.refs = tuple(x for pair in pairs for x in pair)
+
+
+def _attach_large_xattrs(
+    entries: Sequence[Entry], sections: dict[bytes, bytes], chunks: Sequence[int]
+) -> None:
+    if b"XLGI" not in sections:
+        return
+    numbers = [chunks[c] for c in unpack_column("I", sections[b"XLGC"])]
+    named = list(zip(unpack_strings(sections[b"XLGN"]), numbers, strict=True))
+    for i, large in _rows(sections, b"XLGI", named):
+        entries[i].large_xattrs = (*entries[i].large_xattrs, large)
 
 
 def _read_entries(sections: dict[bytes, bytes]) -> list[Entry]:

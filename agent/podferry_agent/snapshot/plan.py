@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
@@ -16,6 +16,7 @@ from podferry_agent.snapshot.compare import (
     same_status,
     same_type,
 )
+from podferry_agent.snapshot.cutting import SINGLE_CHUNK
 from podferry_agent.snapshot.found import open_entry
 from podferry_agent.snapshot.live import LiveTree
 from podferry_agent.snapshot.model import BARE, UNREADABLE, Entry, RestoreSpec, is_below
@@ -151,19 +152,35 @@ class Planner:
     def _compare(self, plan: Plan, live: LiveTree, work: list[Row]) -> None:
         """Hash what could be right: every byte, however right its size and time are."""
         self._meter.phase("compare", sum(e.size for e, _ in work), len(work))
-        with ThreadPoolExecutor(min(8, os.cpu_count() or 1), "pf-compare") as pool:
-            for rows, actions in pool.map(self._compare_batch, _batches(work)):
-                for (entry, status), action in zip(rows, actions, strict=True):
-                    if action is Action.KEEP:
-                        continue  # as was guessed
-                    must_part = (
-                        action is Action.FIX
-                        and status.st_nlink > 1
-                        # A name out of reach: its metadata is not ours alone to change.
-                        and len(live.inodes[status.st_dev, status.st_ino]) < status.st_nlink
-                    )
-                    plan.actions[entry.path] = Action.MAKE if must_part else action
+        for rows, actions in self._compared(work):
+            for (entry, status), action in zip(rows, actions, strict=True):
+                if action is Action.KEEP:
+                    continue  # as was guessed
+                must_part = (
+                    action is Action.FIX
+                    and status.st_nlink > 1
+                    # A name out of reach: its metadata is not ours alone to change.
+                    and len(live.inodes[status.st_dev, status.st_ino]) < status.st_nlink
+                )
+                plan.actions[entry.path] = Action.MAKE if must_part else action
         self._meter.finish()
+
+    def _compared(self, work: list[Row]) -> Iterator[tuple[list[Row], list[Action]]]:
+        """By two groups of threads: small files are interpreter work, big ones are not.
+
+        With more at small files they only pass the interpreter's lock to each other.
+        """
+        small = [row for row in work if row[0].size <= SINGLE_CHUNK]
+        big = [[[row]] for row in work if row[0].size > SINGLE_CHUNK]
+        processors = min(8, os.cpu_count() or 1)
+        at_small = max(1, processors // 2)
+        with (
+            ThreadPoolExecutor(at_small, "pf-small") as small_pool,
+            ThreadPoolExecutor(max(1, processors - at_small), "pf-big") as big_pool,
+        ):
+            of_small = small_pool.map(self._compare_batch, _batches(small))
+            yield from big_pool.map(self._compare_batch, big)
+            yield from of_small
 
     def _compare_batch(self, directories: list[list[Row]]) -> tuple[list[Row], list[Action]]:
         rows: list[Row] = []

@@ -70,14 +70,21 @@ class Parent:
 
     def good_entry(self, path: bytes) -> Entry | None:
         """The regular file at this path, if the parent has it whole."""
-        entry = self._entry(path)
+        entry = self.entry(path)
         if entry is None or not entry.is_regular or entry.bits & UNREADABLE:
             return None
         is_whole = not entry.bits & TORN or entry.bits & KEPT
         return entry if is_whole else None
 
-    def _entry(self, path: bytes) -> Entry | None:
-        """One page is read for a path; all of them where no facts say which one."""
+    def owner_of(self, entry: Entry) -> str:
+        """The snapshot that first had the content of one of the parent's entries."""
+        return entry.kept or (self.root.snapshot_id if self.root else "")
+
+    def entry(self, path: bytes) -> Entry | None:
+        """What the parent has at a path.
+
+        One page is read for a path; all of them where no facts say which one.
+        """
         if self.root is None:
             return None
         number = bisect_right(self._first_keys(), sort_key(path)) - 1

@@ -4,7 +4,7 @@ import errno
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from podferry_agent import AGENT_VERSION
 from podferry_agent.snapshot import statestore
@@ -30,6 +30,17 @@ from podferry_agent.snapshot.previous import Parent
 from podferry_agent.snapshot.reading import FileReader
 from podferry_agent.snapshot.statestore import Facts, StateStore
 from podferry_agent.snapshot.walk import Node, WalkReport
+
+
+@dataclass
+class Cut:
+    """What a capture is without that had to end before it was done."""
+
+    is_cut: bool = False
+    is_walk_cut: bool = False  # directories that nobody looked into are as in the parent
+    is_partial: bool = False
+    unreached: list[str] = field(default_factory=list)
+    paths: set[bytes] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -61,6 +72,7 @@ class Publisher:
     warnings: list[str]
     found: Findings
     began: float
+    cut: Cut
 
     def publish(self) -> CaptureOutcome:
         spec = self.spec
@@ -84,7 +96,10 @@ class Publisher:
             new_bytes=self.reader.new_bytes,
             stored_bytes=self.stored.stored_bytes + writer.written_bytes,
             packs=len(self.stored.packs),
-            torn=limited([_torn(e) for e in entries if e.bits & TORN]),
+            torn=limited([_torn(e) for e in self._torn(entries)]),
+            is_partial=self.cut.is_partial,
+            unreached=limited(self.cut.unreached),
+            unreached_files=len(self.cut.unreached),
             unreadable=limited(texts),
             warnings=list(self.warnings),
             pauses=self.pauser.count,
@@ -94,6 +109,9 @@ class Publisher:
         if self.report.vanished:
             summary.warnings.append(f"{self.report.vanished} names vanished while walking")
         return summary
+
+    def _torn(self, entries: list[Entry]) -> list[Entry]:
+        return [e for e in entries if e.bits & TORN and e.path not in self.cut.paths]
 
     def _root(self, entries: list[Entry], writer: ManifestWriter, summary: Summary) -> Root:
         spec = self.spec
@@ -108,10 +126,11 @@ class Publisher:
                 "files": summary.files,
                 "directories": summary.directories,
                 "bytes": summary.bytes,
-                "torn": sum(1 for e in entries if e.bits & TORN),
+                "torn": len(self._torn(entries)),
                 "unreadable": sum(1 for e in entries if e.bits & UNREADABLE),
             },
             torn=summary.torn,
+            unreached=summary.unreached,
             unreadable=summary.unreadable,
             user_rules=list(spec.user_rules),
             volume_path=display(spec.volume_path),
@@ -138,7 +157,8 @@ class Publisher:
             sorted(self.found.copies),
         )
         spec, before = self.spec, self.found.scan_start_ns - statestore.RACY_NS
-        self.state.remember(spec.snapshot_id, spec.parent, facts.encode(before))
+        if not self.cut.is_walk_cut:
+            self.state.remember(spec.snapshot_id, spec.parent, facts.encode(before))
         kept = [*writer.pages, *(self.parent.root.pages if self.parent.root else ())]
         self.state.pages.keep_only(page.sha256 for page in kept)
         self.state.forget_packs()

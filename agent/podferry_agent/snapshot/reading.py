@@ -24,18 +24,20 @@ from podferry_agent.snapshot.cutting import (
 from podferry_agent.snapshot.databases import MAGIC
 from podferry_agent.snapshot.describe import describe_file
 from podferry_agent.snapshot.listings import row_of
-from podferry_agent.snapshot.model import HAS_HOLES, TORN, UNREADABLE, VANISHED
+from podferry_agent.snapshot.model import HAS_HOLES, TORN, UNREADABLE, VANISHED, Entry
 from podferry_agent.snapshot.pace import Pace
 from podferry_agent.snapshot.packs import PackWriter
 from podferry_agent.snapshot.progress import Meter
 from podferry_agent.snapshot.readcalls import is_same_state, read_at, read_small, status_of
 from podferry_agent.snapshot.tree import VANISHED_ERRNOS, Tree, split_path
+from podferry_agent.snapshot.turns import Turns
 from podferry_agent.snapshot.walk import Node
 from podferry_agent.snapshot.watch import LiveWatch, is_settled
 
 SMALL = 1 * MIB  # files up to this size are joined to blocks
 BATCH = 1 * MIB
 BATCH_FILES = 1000
+LARGE_XATTR = 4 << 10
 _ATTEMPTS = 3
 _WINDOW = 2 * MAX_CHUNK
 
@@ -99,9 +101,7 @@ class FileReader:
         self._watch = watch
         self._cutter = Cutter()
         self._buffers = _Buffers()
-        # Opening small files is mostly interpreter work: with more at it they only pass the
-        # interpreter's lock around, while nobody compresses.
-        self._turns = threading.Semaphore(max(1, (os.cpu_count() or 1) // 2))
+        self.turns = Turns(max(1, (os.cpu_count() or 1) // 2))  # to open small files, and to walk
         self.new_bytes = 0
         self._lock = threading.Lock()
         self.unreadable: list[tuple[bytes, int]] = []
@@ -109,7 +109,7 @@ class FileReader:
     def read_small(self, batch: list[Node]) -> list[Node]:
         """Read a batch into one block; returns the nodes that turned out to be big or sparse."""
         joined = Joined(self._buffers.small, 0, [])
-        with self._turns:
+        with self.turns:
             postponed = self._read_all(batch, joined)
         if joined.members:
             self._store(joined.data[: joined.used], joined.members)
@@ -187,7 +187,8 @@ class FileReader:
                 return False
             self._describe(node, fd, after, torn=not is_stable)
             # Attributes may take a block of their own, which hides that one is missing.
-            if node.entry.xattrs and has_hole(fd, 0, length):
+            has_attributes = node.entry.xattrs or node.entry.large_xattrs
+            if has_attributes and has_hole(fd, 0, length):
                 return False
             node.entry.size = length
             node.entry.refs = self._join(joined, length)
@@ -346,6 +347,14 @@ class FileReader:
             self._store(data, [(chunk, 0)])
         return chunk
 
+    def keep_large_attributes(self, entry: Entry) -> None:
+        """Make chunks of large values: in a page they would be stored again with each change."""
+        if not any(len(value) > LARGE_XATTR for _, value in entry.xattrs):
+            return
+        large = [(name, value) for name, value in entry.xattrs if len(value) > LARGE_XATTR]
+        entry.large_xattrs = tuple((name, self._keep(memoryview(value))) for name, value in large)
+        entry.xattrs = tuple(x for x in entry.xattrs if len(x[1]) <= LARGE_XATTR)
+
     def _store(self, data: memoryview, members: list[tuple[int, int]]) -> None:
         self._writer.add(data, members)
         with self._lock:
@@ -354,6 +363,7 @@ class FileReader:
     def _describe(self, node: Node, fd: int, status: os.stat_result, *, torn: bool) -> None:
         """Metadata from the open file, so that it belongs to the content that was read."""
         describe_file(node, fd, status)
+        self.keep_large_attributes(node.entry)
         if torn:
             node.entry.bits |= TORN
             node.is_doubtful = True

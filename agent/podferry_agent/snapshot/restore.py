@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from podferry_agent.snapshot import posix
+from podferry_agent.snapshot.attributes import fetch_values
 from podferry_agent.snapshot.branches import BranchFinder
 from podferry_agent.snapshot.errors import (
     DiskFullError,
@@ -129,6 +130,7 @@ class _Restore:
             raise SnapshotCorruptError("entries are missing from the pages", root.snapshot_id)
         rules = rules_for(self._spec, root.user_rules)
         want = wanted(self._spec, rules, entries)
+        self._lost.files.update(fetch_values(want.values(), self._source(reader)))
         with Tree(self._spec.tree_root) as tree:
             self._until_equal(want, reader, rules, tree)
             if self._spec.kind == "environment" and self._spec.root == b"/":
@@ -206,9 +208,11 @@ class _Restore:
             stage.close()
         return self._verify(job, reader)
 
+    def _source(self, reader: ManifestReader) -> Source:
+        return Source(self._store, reader.table, self._spec.chunk_key, self._spec.best_effort)
+
     def _stage(self, job: Job, reader: ManifestReader) -> None:
-        source = Source(self._store, reader.table, self._spec.chunk_key, self._spec.best_effort)
-        stager = Stager(job.stage, source, job.metadata, self._meter)
+        stager = Stager(job.stage, self._source(reader), job.metadata, self._meter)
         plan = job.plan
         self._lost.add_files(plan, stager.run(plan, self._hooks.step))
         self._written_bytes += stager.written_bytes

@@ -5,6 +5,7 @@ import stat
 from collections.abc import Container, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from podferry_agent.snapshot.attributes import fetch_values
 from podferry_agent.snapshot.chunks import ChunkTable
 from podferry_agent.snapshot.compare import has_content, metadata_changes, same_type
 from podferry_agent.snapshot.found import entry_of, found_entry, open_entry
@@ -20,6 +21,7 @@ from podferry_agent.snapshot.model import (
 )
 from podferry_agent.snapshot.plan import wanted
 from podferry_agent.snapshot.rules import rules_for
+from podferry_agent.snapshot.staging import Source
 from podferry_agent.snapshot.statestore import StateStore
 from podferry_agent.snapshot.tree import Tree, split_path
 
@@ -32,6 +34,7 @@ def verify_tree(spec: RestoreSpec, store: ObjectStore) -> list[Difference]:
     reader = ManifestReader(store, root, StateStore(spec.state_dir, spec.kind).pages)
     rules = rules_for(spec, root.user_rules)
     want = wanted(spec, rules, reader.entries())
+    fetch_values(want.values(), Source(store, reader.table, spec.chunk_key))
     with Tree(spec.tree_root) as tree:
         live = LiveTree(tree, rules, spec, want)
         found = [

@@ -24,6 +24,8 @@ class LiveWatch:
     databases: list[Node] = field(default_factory=list)
     torn: list[Node] = field(default_factory=list)
     young: list[Node] = field(default_factory=list)  # read, but written a moment ago
+    is_hurried: bool = False
+    described: set[int] = field(default_factory=set)  # in a hurry, ids of the nodes that were read
     settles_databases: bool = False  # readers are told what to read and what to make of it
 
     def takes(self, node: Node) -> bool:
@@ -56,6 +58,8 @@ class LiveWatch:
 
     def saw(self, node: Node, *, torn: bool) -> None:
         """A file was read and described."""
+        if self.is_hurried:
+            self.described.add(id(node))
         if self.is_mapped(node):
             node.is_doubtful = True  # later stores may not move it
         if self.settles_databases:

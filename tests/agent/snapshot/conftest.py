@@ -89,8 +89,9 @@ class Bench:
         self.last_store = store
         report = more.pop("progress", ignore)
         cancelled = more.pop("cancelled", threading.Event())
+        limit = more.pop("limit", None)
         spec = CaptureSpec(parent=parent, **self.fields(machine, snapshot_id, **more))
-        return capture(spec, store, report, cancelled)
+        return capture(spec, store, report, cancelled, limit)
 
     def restore(self, machine: str, snapshot_id: str, **more: Any) -> RestoreOutcome:
         store = more.pop("store", None) or DirectoryStore(self.store_directory)

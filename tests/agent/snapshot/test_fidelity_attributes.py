@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from podferry_agent.snapshot import SnapshotCorruptError
+from podferry_agent.snapshot.directorystore import DirectoryStore
+from podferry_agent.snapshot.manifest import load_root
 from tests.agent.snapshot import trees
 from tests.agent.snapshot.children import CAP_LINUX_IMMUTABLE, give_up_capability, in_child
 from tests.agent.snapshot.conftest import Bench
@@ -117,6 +120,68 @@ def test_attributes_over_four_kibibytes_come_back(roomy: Bench, size: int) -> No
     roomy.capture("pod", "snap_2", parent="snap_1")
     roomy.restore("new", "snap_2")
     assert roomy.differences("pod", "new") == []
+
+
+def test_case_30_large_attributes_are_stored_once_and_not_in_pages(roomy: Bench) -> None:
+    tree = roomy.make("pod")
+    value = os.urandom(60_000)
+    for number in range(20):
+        (tree / f"file{number}").write_bytes(b"x")
+        os.setxattr(tree / f"file{number}", "user.large", value)
+    (tree / "directory").mkdir()
+    os.setxattr(tree / "directory", "user.large", value)
+    stored = roomy.capture("pod", "snap_1").summary.stored_bytes
+    assert stored < 2 * len(value)
+    (tree / "file7").chmod(0o640)
+    second = roomy.capture("pod", "snap_2", parent="snap_1").summary
+    assert second.new_bytes == 0
+    assert second.stored_bytes < 4_000  # the page is written again, the value is not
+    roomy.make("new")
+    roomy.restore("new", "snap_2")
+    assert roomy.differences("pod", "new") == []
+    assert roomy.verify("new", "snap_2") == []
+
+
+def test_case_30_the_pack_of_a_large_attribute_is_one_that_the_snapshot_needs(roomy: Bench) -> None:
+    """Else the garbage collector would take it away."""
+    path = roomy.make("pod") / "empty"
+    path.touch()
+    os.setxattr(path, "user.large", os.urandom(60_000))
+    roomy.capture("pod", "snap_1")
+    path.chmod(0o600)
+    roomy.capture("pod", "snap_2", parent="snap_1")
+    for snapshot in ("snap_1", "snap_2"):
+        root = load_root(DirectoryStore(roomy.store_directory), snapshot)
+        assert [pack.snapshot_id for pack in root.packs] == ["snap_1"]
+        assert root.pages[0].packs == [0]
+
+
+def test_case_30_a_damaged_large_attribute_is_an_error_that_names_the_file(roomy: Bench) -> None:
+    tree = roomy.make("pod")
+    (tree / "with").write_bytes(b"content")
+    os.setxattr(tree / "with", "user.large", os.urandom(60_000))
+    roomy.capture("pod", "snap_1")
+    (tree / "with").unlink()
+    (tree / "without").write_bytes(os.urandom(1000))
+    roomy.capture("pod", "snap_2", parent="snap_1")
+    os.setxattr(tree / "without", "user.large", os.urandom(60_000))
+    roomy.capture("pod", "snap_3", parent="snap_2")
+    (pack,) = (roomy.store_directory / "snap_3/packs").iterdir()
+    body = bytearray(pack.read_bytes())
+    body[30_000] ^= 1
+    pack.write_bytes(body)
+    roomy.make("new")
+    with pytest.raises(SnapshotCorruptError) as caught:
+        roomy.restore("new", "snap_3")
+    assert caught.value.files == ["without"]
+    assert not list(roomy.tree("new").iterdir())
+    outcome = roomy.restore("new", "snap_3", best_effort=True)
+    assert [(each.path, each.object_name) for each in outcome.damaged] == [
+        ("without", f"packs/{pack.name}")
+    ]
+    assert outcome.status == "damaged: 1 files"
+    assert (roomy.tree("new") / "without").read_bytes() == (tree / "without").read_bytes()
+    assert os.listxattr(roomy.tree("new") / "without") == []
 
 
 def test_large_attributes_are_spread_over_pages_of_bounded_size(bench: Bench) -> None:
