@@ -56,8 +56,7 @@ def _serve(options: argparse.Namespace) -> int:
     ports = Ports(
         aws=options.aws_port,
         api=options.api_port,
-        fluence=options.fluence_port,
-        vastai=options.vastai_port,
+        providers={name: getattr(options, f"{name}_port") for name in PROVIDERS},
     )
     stack = LocalStack(options.data, _say, ports)
     try:
@@ -144,8 +143,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     for name, what in (
         ("aws", "the embedded AWS"),
         ("api", "the HTTP API"),
-        ("fluence", "the simulated Fluence"),
-        ("vastai", "the simulated Vast.ai"),
+        *((name, f"the simulated provider {name}") for name in PROVIDERS),
     ):
         run.add_argument(f"--{name}-port", type=int, default=0, help=f"port of {what}; 0 = free")
     return parser.parse_args(arguments)

@@ -1,8 +1,8 @@
-"""The whole of Podferry on this machine: embedded AWS, the template, two simulated providers.
+"""The whole of Podferry on this machine: embedded AWS, the template, simulated providers.
 
 Everything is kept below one data directory, so that a second start finds its state:
 
-    aws/  fluence/  vastai/     state of the servers
+    aws/  fluence/  ...         state of the servers
     logs/                       what they print
     stack.json                  addresses and the process of the stack that runs now
     account.json                the account made at the first start, and its key
@@ -12,9 +12,9 @@ import json
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,13 @@ from local.aws.client import client
 from local.aws.deploy import Outputs, deploy
 from local.boxes.base import remove_unused_bases
 from local.processes import Server, start_server
+from local.providers.registry import SIMULATORS
 
 Report = Callable[[str], None]
 
 CONTROL_STACK = "PodferryControl"
 STATE_STACK = "PodferryState"
-PROVIDERS = ("fluence", "vastai")
+PROVIDERS = tuple(SIMULATORS)
 
 
 class StackError(Exception):
@@ -58,8 +59,11 @@ class Ports:
 
     aws: int = 0
     api: int = 0
-    fluence: int = 0
-    vastai: int = 0
+    providers: Mapping[str, int] = field(default_factory=dict)
+    """By the provider's name."""
+
+    def by_name(self) -> dict[str, int]:
+        return {"aws": self.aws, "api": self.api, **self.providers}
 
 
 class LocalStack:
@@ -81,7 +85,7 @@ class LocalStack:
             StackError, ProcessError, LocalAWSError, BuildError: says which part and why.
         """
         make_data_directory(self.data)
-        for name, port in asdict(self._ports).items():
+        for name, port in self._ports.by_name().items():
             check_port(port, f"--{name}-port")
         assembly = synthesized(self._report)
         self.start_aws()
@@ -101,13 +105,15 @@ class LocalStack:
         ports = ("--port", str(self._ports.aws), "--front-port", str(self._ports.api))
         module = ("local.aws", "--data", str(self.data / "aws"), *ports)
         end = ("--end-with", str(os.getpid()))
-        self.aws = start_server("embedded AWS", (*module, *end), self._log("aws"))
+        self.aws = start_server(
+            "embedded AWS", (*module, *end, *self.aws_options), self._log("aws")
+        )
 
     def start_provider(self, name: str) -> None:
         """Start one simulated provider (again); its instances are as it left them."""
         self._report(f"starting the simulated provider {name}")
         known = self._read("ports.json")
-        port = getattr(self._ports, name) or known.get(name, 0)
+        port = self._ports.providers.get(name) or known.get(name, 0)
         check_port(port, f"--{name}-port")
         module = ("local.providers", name, "--data", str(self.data / name))
         options = ("--port", str(port), "--key", self._provider_key(name))
@@ -128,7 +134,7 @@ class LocalStack:
 
     def deploy(self, assembly: Path) -> None:
         """Create or update the stacks from the synthesized template."""
-        parameters = {CONTROL_STACK: {"PublicUrl": self.api_url}}
+        parameters = {CONTROL_STACK: {"PublicUrl": self.public_url}}
         self.outputs = deploy(assembly, self.aws_endpoint, self._report, parameters)
 
     def stop(self) -> None:
@@ -144,6 +150,20 @@ class LocalStack:
     @property
     def api_url(self) -> str:
         return str(self._aws_hello["api_front"])
+
+    @property
+    def public_url(self) -> str:
+        """Where machines call the API; a stack with something on the way there has its own."""
+        return self.api_url
+
+    def provider_address(self, name: str) -> str:
+        """Where the control plane calls a simulated provider; the same may lie on the way."""
+        return str(self.providers[name].hello["api_url"])
+
+    @property
+    def aws_options(self) -> tuple[str, ...]:
+        """More options of the embedded AWS."""
+        return ()
 
     @property
     def aws_endpoint(self) -> str:
@@ -163,10 +183,10 @@ class LocalStack:
     def _store_provider_keys(self) -> None:
         keys = {
             name: {
-                "api_key": self._provider_key(name),
-                "base_url": server.hello["api_url"],
+                "api_key": self.providers[name].hello["api_key"],
+                "base_url": self.provider_address(name),
             }
-            for name, server in self.providers.items()
+            for name in self.providers
         }
         client("secretsmanager", self.aws_endpoint).put_secret_value(
             SecretId=self.outputs[STATE_STACK]["ProviderKeysSecretArn"],

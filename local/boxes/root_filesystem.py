@@ -30,6 +30,7 @@ _DEVICE_LINKS = {
     "stdout": "/proc/self/fd/1",
     "stderr": "/proc/self/fd/2",
 }
+WHOLE_PROC = "/var/lib/docker/proc"
 _READ_ONLY_IN_PROC = ("sys", "sysrq-trigger", "irq", "bus")
 
 
@@ -41,13 +42,19 @@ def enter_root(spec: BoxSpec) -> None:
     """
     if spec.isolation.has_namespaces:
         _mount_overlay(spec)
-        _mount_kernel_filesystems(spec.root)
+        _mount_kernel_filesystems(spec)
         _bind_machine_files(spec)
         _write_provider_files(spec)
+        _mount_disks(spec)
         syscalls.set_hostname(spec.hostname)
         os.chdir(spec.root)
         syscalls.pivot_root_here()
         return
+    if spec.mounts or spec.can_nest:
+        raise OSError(
+            f"isolation {spec.isolation} has no mounts, which a virtual machine needs: run as "
+            "root or allow user namespaces (python -m local.boxes.ladder says why they are not)"
+        )
     _copy_root(spec)
     _write_provider_files(spec)
     os.chdir(spec.root)
@@ -69,7 +76,8 @@ def _mount_overlay(spec: BoxSpec) -> None:
     syscalls.mount("overlay", spec.root, "overlay", 0, options)
 
 
-def _mount_kernel_filesystems(root: Path) -> None:
+def _mount_kernel_filesystems(spec: BoxSpec) -> None:
+    root = spec.root
     for name in ("proc", "sys", "dev", "tmp", "run"):
         (root / name).mkdir(exist_ok=True)
     proc = root / "proc"
@@ -79,10 +87,10 @@ def _mount_kernel_filesystems(root: Path) -> None:
             syscalls.bind(proc / name, proc / name, read_only=True)
     # Root of the host keeps its uid in the box, so a writable /sys would reach the host.
     syscalls.bind_tree_read_only("/sys", root / "sys")
-    _mount_devices(root / "dev")
+    _mount_devices(root / "dev", spec.shared_memory_bytes)
 
 
-def _mount_devices(devices: Path) -> None:
+def _mount_devices(devices: Path, shared_memory_bytes: int) -> None:
     syscalls.mount("tmpfs", devices, "tmpfs", syscalls.MOUNT_NO_SUID, "mode=755,size=65536k")
     for name in _DEVICES:
         (devices / name).touch()
@@ -95,7 +103,9 @@ def _mount_devices(devices: Path) -> None:
     syscalls.mount("devpts", devices / "pts", "devpts", flags, options)
     (devices / "ptmx").symlink_to("pts/ptmx")
     (devices / "shm").mkdir()
-    syscalls.mount("tmpfs", devices / "shm", "tmpfs", _SAFE, "size=67108864,mode=1777")
+    syscalls.mount(
+        "tmpfs", devices / "shm", "tmpfs", _SAFE, f"size={shared_memory_bytes},mode=1777"
+    )
 
 
 def _bind_machine_files(spec: BoxSpec) -> None:
@@ -110,6 +120,18 @@ def _bind_machine_files(spec: BoxSpec) -> None:
     for file in driver.files:
         _bind_file(file.source, _inside(spec.root, file.target), read_only=file.is_read_only)
     _make_links(spec.root, driver)
+
+
+def _mount_disks(spec: BoxSpec) -> None:
+    for mount in spec.mounts:
+        target = _inside(spec.root, mount.target)
+        target.mkdir(parents=True, exist_ok=True)
+        syscalls.bind(mount.source, target, read_only=mount.is_read_only)
+    if spec.can_nest:
+        # The kernel mounts a box's /proc only where one is in sight that nothing covers.
+        whole = _inside(spec.root, WHOLE_PROC)
+        whole.mkdir(parents=True, exist_ok=True, mode=0o700)
+        syscalls.mount("proc", whole, "proc", _SAFE | syscalls.MOUNT_NO_EXEC)
 
 
 def _copy_root(spec: BoxSpec) -> None:

@@ -55,6 +55,15 @@ class GPU:
 
 
 @dataclass(frozen=True, slots=True)
+class Mount:
+    """A directory of the host that a box sees as a file system of its own."""
+
+    source: Path
+    target: str
+    is_read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class BoxSpec:
     """A box: where it lives on the host's disk and what runs in it."""
 
@@ -67,6 +76,11 @@ class BoxSpec:
     gpu: GPU | None = None
     provider_files: Mapping[str, str] = field(default_factory=dict)
     """Absolute path in the box -> text. Plain files of the box's own layer, not mounts."""
+    mounts: tuple[Mount, ...] = ()
+    """Only where the isolation has namespaces."""
+    shared_memory_bytes: int = 64 * 1024 * 1024
+    can_nest: bool = False
+    """Whether boxes can be started inside: they need a /proc of which nothing is covered."""
 
     def __post_init__(self) -> None:
         if not self.argv:
@@ -90,7 +104,11 @@ class BoxSpec:
     def save(self) -> Path:
         """Write the description beside the box, readable by the owner only: it holds tokens."""
         path = self.directory / "spec.json"
-        values = asdict(self) | {"directory": str(self.directory), "base": str(self.base)}
+        values = asdict(self) | {
+            "directory": str(self.directory),
+            "base": str(self.base),
+            "mounts": [(str(each.source), each.target, each.is_read_only) for each in self.mounts],
+        }
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
             json.dump(values, file)
@@ -99,12 +117,13 @@ class BoxSpec:
     @classmethod
     def load(cls, path: Path) -> BoxSpec:
         values: dict[str, Any] = json.loads(path.read_text())
-        gpu = values.pop("gpu")
+        gpu, mounts = values.pop("gpu"), values.pop("mounts")
         return cls(
             directory=Path(values.pop("directory")),
             base=Path(values.pop("base")),
             isolation=Isolation(values.pop("isolation")),
             argv=tuple(values.pop("argv")),
             gpu=GPU(**gpu) if gpu else None,
+            mounts=tuple(Mount(Path(source), *rest) for source, *rest in mounts),
             **values,
         )

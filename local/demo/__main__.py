@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 
 import httpx
@@ -15,11 +14,13 @@ from local.api import Api, ApiError
 from local.assembly import BuildError
 from local.aws.errors import LocalAWSError
 from local.demo.pod_shell import CommandFailedError
-from local.demo.story import DemoFailedError, Story, in_words
+from local.demo.report import hop_lines, timeline_lines
+from local.demo.story import DemoFailedError, Story
 from local.processes import ProcessError
-from local.stack import StackError, make_data_directory, stack_for_use
+from local.stack import PROVIDERS, StackError, make_data_directory, stack_for_use
 
 DEFAULT_DATA = Path(".podferry")
+DEFAULT_PROVIDERS = "fluence,vastai"
 WHEEL_LIST = Path(__file__).parent / "wheel.txt"
 FAILURES = (
     ApiError,
@@ -36,9 +37,7 @@ FAILURES = (
 
 def main(arguments: list[str]) -> int:
     """0 if everything that the demo shows held, else 1."""
-    parser = argparse.ArgumentParser(prog="python -m local.demo", description=__doc__)
-    parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="where the state is kept")
-    options = parser.parse_args(arguments)
+    options = _parse(arguments)
     started = time.monotonic()
 
     def say(line: str) -> None:
@@ -50,10 +49,11 @@ def main(arguments: list[str]) -> int:
         wheel = fetch_wheel(options.data)
         with stack_for_use(options.data, say) as info:
             api = Api(info.api_url, info.api_key)
-            story = Story(api=api, info=info, wheel=wheel, say=say)
+            story = Story(api, options.providers, info, wheel, say)
             with left_pod_named(story, options.data):
                 story.play()
-            show_timeline(story)
+            for line in (*timeline_lines(story), *hop_lines(story)):
+                say(line)
             api.close()
     except FAILURES as error:
         sys.stderr.write(f"demo: FAILED: {error}\n")
@@ -63,6 +63,36 @@ def main(arguments: list[str]) -> int:
         return 130
     sys.stdout.write("demo: OK\n")
     return 0
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m local.demo", description=__doc__)
+    parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="where the state is kept")
+    parser.add_argument(
+        "--providers",
+        type=route,
+        default=DEFAULT_PROVIDERS,
+        metavar="NAME,NAME,...",
+        help=f"where the pod goes in turn, and back to the first; of {', '.join(PROVIDERS)}",
+    )
+    return parser.parse_args(arguments)
+
+
+def route(text: str) -> tuple[str, ...]:
+    """The providers in a list of names.
+
+    Raises:
+        argparse.ArgumentTypeError: it is not a list of two or more different known names.
+    """
+    names = tuple(name.strip() for name in text.split(","))
+    unknown = [name for name in names if name not in PROVIDERS]
+    if unknown:
+        raise argparse.ArgumentTypeError(
+            f"there is no provider {unknown[0]!r}; known are {', '.join(PROVIDERS)}"
+        )
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise argparse.ArgumentTypeError(f"name two or more different providers, not {text!r}")
+    return names
 
 
 @contextmanager
@@ -95,21 +125,6 @@ def fetch_wheel(data: Path) -> Path:
                 f"needs the package index: {done.stderr.strip()}"
             )
     return next(folder.glob("*.whl"))
-
-
-def show_timeline(story: Story) -> None:
-    """When each operation reached each phase, in seconds from its request."""
-    story.say("timeline, seconds from the request:")
-    for label, operation in story.timeline:
-        begun = datetime.fromisoformat(operation["milestones"][0]["at"])
-        marks = [
-            f"{in_words(m['phase'])} "
-            f"{(datetime.fromisoformat(m['at']) - begun).total_seconds():.1f}"
-            for m in operation["milestones"][1:]
-        ]
-        story.say(f"  {label:12} {', '.join(marks)}")
-    for provider, cost in story.costs.items():
-        story.say(f"  {provider} charged {cost / 1e6:.6f} USD in all")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from local.stack import StackInfo
 Say = Callable[[str], None]
 
 IMAGE = "docker.io/library/debian:12"
-FIRST, SECOND = "fluence", "vastai"
 STARTUP = "#!/bin/sh\n[ ! -x /opt/start.sh ] || exec /opt/start.sh\n"
 OPERATION_SECONDS = 300.0
 ENDED_PHASES = frozenset({"gone", "failed"})
@@ -26,16 +25,33 @@ class DemoFailedError(Exception):
     """Something that the demo shows does not hold."""
 
 
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """The pod's arrival on a machine, and what had changed on the way."""
+
+    how: str
+    """Launch, start or move."""
+    provider: str
+    kind: str
+    """Of the machine: container or vm."""
+    seconds: float
+    """From the request until the pod runs."""
+    differences: int | None
+    """From the pod in which the work was done; `None` before that."""
+
+
 @dataclass
 class Story:
-    """One pod's life."""
+    """One pod's life, at all `providers` in turn and in the end at the first again."""
 
     api: Api
+    providers: tuple[str, ...]
     info: StackInfo
     wheel: Path
     say: Say
     pod_id: str = ""
     inventory: Inventory = field(default_factory=dict)
+    hops: list[Hop] = field(default_factory=list)
     timeline: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     costs: dict[str, int] = field(default_factory=dict)
     earlier: dict[str, set[str]] = field(default_factory=dict)
@@ -43,28 +59,34 @@ class Story:
 
     def play(self) -> None:
         """All of it."""
-        self.launch()
+        first, second, *others = self.providers
+        self.launch(first)
         self.work()
-        self.stop()
-        self.start_elsewhere()
-        self.move_back()
-        self.tidy_up()
+        self.stop(first)
+        self.start(second)
+        here = second
+        for there in (*others, first):
+            self.move(here, there)
+            here = there
+        self.tidy_up(here)
 
-    def launch(self) -> None:
-        """A new pod at the first provider."""
-        for provider in (FIRST, SECOND):
-            self.earlier[provider] = {each["id"] for each in self._instances(provider, "state")}
-        self.say(f"launching a pod at {FIRST}")
+    def launch(self, provider: str) -> None:
+        """A new pod."""
+        for each in self.providers:
+            self.earlier[each] = {known["id"] for known in self._instances(each, "state")}
+        self.say(f"launching a pod at {provider}")
+        started = time.monotonic()
         pod = self.api.post(
             "/v1/pods",
             {
                 "name": "demo",
                 "spec": {"image": IMAGE, "startup_script": STARTUP, "stop_grace_seconds": 2},
-                "requirements": {"providers": [FIRST], "gpu_count": 1},
+                "requirements": _only_at(provider),
             },
         )
         self.pod_id = pod["id"]
         self._follow("launch", pod["operation"]["id"])
+        self._note_hop("launch", provider, time.monotonic() - started, None)
 
     def work(self) -> None:
         """What a user does in it."""
@@ -86,41 +108,44 @@ class Story:
         size = total_bytes(self.inventory) / 1e6
         self.say(f"  {len(self.inventory):,} paths, {size:,.0f} MB")
 
-    def stop(self) -> None:
-        """Stop, show the receipt, and prove that the first provider has nothing left."""
+    def stop(self, provider: str) -> None:
+        """Stop, show the receipt, and prove that the provider has nothing left."""
         self.say("stopping: both captures, verification, then the machine goes")
         asked = self.api.post(f"/v1/pods/{self.pod_id}/stop")
         operation = self._follow("stop", asked["id"])
         self._show_receipt(operation["result"])
-        self._check_released(FIRST, operation["result"])
+        self._check_released(provider, operation["result"])
 
-    def start_elsewhere(self) -> None:
-        """Start at the second provider and compare everything."""
-        self.say(f"starting at {SECOND}")
-        wanted = {"requirements": {"providers": [SECOND], "gpu_count": 1}}
+    def start(self, provider: str) -> None:
+        """Start at another provider and compare everything."""
+        self.say(f"starting at {provider}")
+        started = time.monotonic()
+        wanted = {"requirements": _only_at(provider)}
         asked = self.api.post(f"/v1/pods/{self.pod_id}/start", wanted)
         self._follow("start", asked["id"])
-        self._check_equal(SECOND)
+        self._check_equal("start", provider, time.monotonic() - started)
 
-    def move_back(self) -> None:
-        """Move to the first provider and compare everything again."""
-        self.say(f"moving back to {FIRST}")
-        wanted = {"requirements": {"providers": [FIRST], "gpu_count": 1}}
+    def move(self, here: str, there: str) -> None:
+        """Move from one provider to another and compare everything again."""
+        self.say(f"moving from {here} to {there}")
+        started = time.monotonic()
+        wanted = {"requirements": _only_at(there)}
         asked = self.api.post(f"/v1/pods/{self.pod_id}/move", wanted)
         operation = self._follow("move", asked["id"], show_timeline=False)
+        seconds = time.monotonic() - started
         for half in operation["halves"]:
             view = self.api.get(f"/v1/operations/{half}")
-            self.timeline.append((f"move: {view['kind']}", view))
+            self.timeline.append((f"{there}: {view['kind']}", view))
             if view["kind"] == "stop":
-                self._check_released(SECOND, view["result"])
-        self._check_equal(FIRST)
+                self._check_released(here, view["result"])
+        self._check_equal("move", there, seconds)
 
-    def tidy_up(self) -> None:
+    def tidy_up(self, provider: str) -> None:
         """Stop and delete the pod, so that nothing runs and nothing costs."""
         self.say("stopping and deleting the pod")
         asked = self.api.post(f"/v1/pods/{self.pod_id}/stop")
         operation = self._follow("last stop", asked["id"])
-        self._check_released(FIRST, operation["result"])
+        self._check_released(provider, operation["result"])
         self.api.call("DELETE", f"/v1/pods/{self.pod_id}")
 
     def _follow(self, label: str, operation_id: str, *, show_timeline: bool = True) -> Any:
@@ -189,9 +214,11 @@ class Story:
         instances: list[dict[str, Any]] = answer.raise_for_status().json()["instances"]
         return instances
 
-    def _check_equal(self, provider: str) -> None:
+    def _check_equal(self, how: str, provider: str, seconds: float) -> None:
+        """Everything is as it was when the work was done, and the pod is where it should be."""
         found = differences(self.inventory, self._inventory())
         self.say(f"  compared {len(self.inventory):,} paths: {len(found)} differences")
+        self._note_hop(how, provider, seconds, len(found))
         if found:
             raise DemoFailedError("\n".join(["the pod is not what it was:", *found[:40]]))
         version = pod_shell.run(self.api, self.pod_id, script="cat /tmp/started").decode().strip()
@@ -202,11 +229,25 @@ class Story:
         if pod["machine"]["provider"] != provider:
             raise DemoFailedError(f"the pod runs at {pod['machine']['provider']}, not {provider}")
 
+    def _note_hop(self, how: str, provider: str, seconds: float, found: int | None) -> None:
+        standing = [
+            each["kind"]
+            for each in self._rented(provider, "state")
+            if each["phase"] not in ENDED_PHASES
+        ]
+        if len(standing) != 1:
+            raise DemoFailedError(f"{provider} has {len(standing)} machines of this pod, not one")
+        self.hops.append(Hop(how, provider, standing[0], seconds, found))
+
     def _inventory(self) -> Inventory:
         started = time.monotonic()
         printed = pod_shell.run_file(self.api, self.pod_id, "inventory.py", 180)
         self.say(f"  inventory taken in {time.monotonic() - started:.1f} s")
         return read_inventory(printed)
+
+
+def _only_at(provider: str) -> dict[str, Any]:
+    return {"providers": [provider], "gpu_count": 1}
 
 
 def in_words(phase: str) -> str:

@@ -12,23 +12,20 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import Protocol
 
 from local.boxes.base import BaseBuildError, ensure_base
 from local.boxes.ladder import NoIsolationError, find_isolation
 from local.providers.catalog import PriceFileError
 from local.providers.fleet import BoxHost
-from local.providers.fluence import FluenceSimulator
+from local.providers.registry import SIMULATORS
 from local.providers.simulator import Simulator
 from local.providers.store import DataDirectoryBusyError
-from local.providers.vastai import VastSimulator
 from local.providers.web import Server
 
-_PROVIDERS: Mapping[str, tuple[type[FluenceSimulator | VastSimulator], str]] = {
-    "fluence": (FluenceSimulator, "/gpu"),
-    "vastai": (VastSimulator, "/api"),
-}
 _CHECK_SECONDS = 0.5
 
 
@@ -50,7 +47,7 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"{options.provider}: port {options.port}: {error}; use --port 0\n")
         return 2
     threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
-    _announce(options.provider, server.url)
+    _announce(options.provider, server.url, simulator.api_key)
     while not stop.wait(_CHECK_SECONDS) and os.getppid() == parent:
         simulator.settle_now()
     server.shutdown()
@@ -59,25 +56,32 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+class _SimulatorClass(Protocol):
+    def __call__(
+        self, data: Path, host: BoxHost, key: str, boot_seconds: float, price_file: Path | None
+    ) -> Simulator: ...
+
+
 def _make(options: argparse.Namespace) -> Simulator:
-    kind, _ = _PROVIDERS[options.provider]
+    path, _ = SIMULATORS[options.provider]
+    module, _, name = path.partition(":")
+    kind: _SimulatorClass = getattr(import_module(module), name)
     data = options.data.resolve()
     base = ensure_base((options.base_cache or data).resolve())
     ladder = find_isolation(base, allow_no_isolation=options.allow_no_isolation)
     sys.stderr.write(ladder.describe() + "\n")
     host = BoxHost(base, ladder.isolation, data / "boxes")
-    return kind(
-        data, host, options.key, boot_seconds=options.boot_seconds, price_file=options.price_file
-    )
+    return kind(data, host, options.key, options.boot_seconds, options.price_file)
 
 
-def _announce(provider: str, url: str) -> None:
-    _, api_path = _PROVIDERS[provider]
+def _announce(provider: str, url: str, api_key: str) -> None:
+    _, api_path = SIMULATORS[provider]
     line = {
         "provider": provider,
         "url": url,
         "api_url": url + api_path,
         "control_url": f"{url}/_sim",
+        "api_key": api_key,
     }
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
@@ -85,7 +89,7 @@ def _announce(provider: str, url: str) -> None:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m local.providers", description=__doc__)
-    parser.add_argument("provider", choices=sorted(_PROVIDERS))
+    parser.add_argument("provider", choices=sorted(SIMULATORS))
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--data", type=Path, required=True, help="where instances are remembered")
     parser.add_argument("--key", required=True, help="the API key that is accepted")

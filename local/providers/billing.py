@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Protocol
 
 from local.providers.instance import Instance, Phase
@@ -63,8 +64,12 @@ class StartedHours:
 class PerSecond:
     """The GPU by the second while it runs, the disk until destroyed; nothing for a lost host."""
 
+    def __init__(self, charged: Sequence[Phase] = (Phase.RUNNING,)) -> None:
+        self._charged = charged
+        """Phases in which the GPU is charged."""
+
     def cost_micros(self, instance: Instance, now: float) -> int:
-        running = instance.seconds_in(Phase.RUNNING, now=now)
+        running = instance.seconds_in(*self._charged, now=now)
         on_disk = instance.seconds_in(
             *(phase for phase in Phase if phase not in (Phase.OFFLINE, Phase.GONE)), now=now
         )
@@ -75,6 +80,39 @@ class PerSecond:
         return round(gpu + on_disk * disk_micros_per_hour / _HOUR)
 
 
+class PerSecondWhole:
+    """The whole machine by the second from when it runs until it ends, and a minimum each time."""
+
+    def __init__(self, minimum_seconds: float) -> None:
+        self._minimum_seconds = minimum_seconds
+
+    def cost_micros(self, instance: Instance, now: float) -> int:
+        up = instance.seconds_in(Phase.PULLING, Phase.RUNNING, Phase.EXITED, now=now)
+        if instance.entered_at(Phase.PULLING) is None:
+            return 0
+        return round(max(up, self._minimum_seconds) * instance.micros_per_hour / _HOUR)
+
+
+class StartedMinutes:
+    """The whole machine by the started minute from when it is up until it is terminated."""
+
+    def cost_micros(self, instance: Instance, now: float) -> int:
+        # A machine that is unhealthy or has shut itself down is not terminated.
+        up = instance.seconds_in(Phase.PULLING, Phase.RUNNING, Phase.EXITED, Phase.OFFLINE, now=now)
+        return math.ceil(up / 60) * instance.micros_per_hour // 60
+
+
 def disk_price_micros(size_gb: float, dollars_per_gb_month: float) -> float:
     """The price of a disk per hour."""
     return size_gb * dollars_per_gb_month * 1_000_000 / _HOURS_PER_MONTH
+
+
+def with_disk_and_address(
+    micros_per_hour: int, disk_gib: int, usd_per_gib_month: Decimal, address_usd: Decimal
+) -> int:
+    """What a cloud charges for an hour of a VM with its boot disk and its public address.
+
+    Of 730 hours a month, as EC2 and Google count it.
+    """
+    disk_usd = usd_per_gib_month * disk_gib / 730
+    return micros_per_hour + math.ceil((disk_usd + address_usd) * 1_000_000)

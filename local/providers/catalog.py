@@ -16,11 +16,19 @@ class PriceFileError(ValueError):
     """The file with prices is not usable."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A Fluence container plan: one product in several countries."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stocked:
+    """Something that a provider rents out, as often as it has it."""
 
     name: str
+    micros_per_hour: int
+    stock: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Stocked):
+    """A Fluence container plan: one product in several countries."""
+
     id: str
     gpu: GPU
     model: str
@@ -28,16 +36,13 @@ class Plan:
     vcpus: int
     memory_gib: int
     storage_gib: int
-    micros_per_hour: int
-    stock: int
     locations: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HostMachine:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostMachine(Stocked):
     """A machine that a host rents out on Vast."""
 
-    name: str
     machine_id: int
     gpu: GPU
     gpu_name: str
@@ -46,11 +51,9 @@ class HostMachine:
     cpu_ram: int
     disk_space: float
     storage_cost: float
-    micros_per_hour: int
     min_bid_micros: int
     reliability: float
     geolocation: str
-    stock: int
     is_verified: bool = True
 
 
@@ -201,7 +204,7 @@ VAST_MACHINES: Sequence[HostMachine] = (
     ),
 )
 
-Entry = TypeVar("Entry", Plan, HostMachine)
+Entry = TypeVar("Entry", bound=Stocked)
 _CHANGEABLE = frozenset({"micros_per_hour", "min_bid_micros", "stock"})
 
 
@@ -234,6 +237,6 @@ def _changed(entry: Entry, values: dict[str, Any], path: Path) -> Entry:
     return replace(entry, **values)
 
 
-def remaining_stock(entry: Plan | HostMachine, instances: Iterable[Instance]) -> int:
+def remaining_stock(entry: Stocked, instances: Iterable[Instance]) -> int:
     taken = sum(each.offer == entry.name and each.phase.holds_stock for each in instances)
     return entry.stock - taken

@@ -1,6 +1,6 @@
 """The control surface of a simulator, for tests and demonstrations: `/_sim/...`, loopback only.
 
-GET state, bill, faults, balance; POST faults, balance, clock; DELETE faults[/NAME];
+GET state, bill, faults, switches, balance; POST faults, balance, clock; DELETE faults[/NAME];
 POST instances/ID/reclaim, resume, crash, exec; GET instances/ID/log.
 """
 
@@ -44,6 +44,7 @@ class Control:
                 ("GET", "/_sim/state", self._state),
                 ("GET", "/_sim/bill", self._bill),
                 ("GET", "/_sim/faults", self._faults),
+                ("GET", "/_sim/switches", self._switches),
                 ("POST", "/_sim/faults", self._set_faults),
                 ("DELETE", "/_sim/faults", self._clear_faults),
                 ("DELETE", r"/_sim/faults/([a-z0-9_]+)", self._clear_faults),
@@ -82,6 +83,7 @@ class Control:
             200,
             {
                 "provider": simulator.name,
+                "shows_stock": simulator.shows_stock,
                 "now": simulator.clock.now(),
                 "faults": simulator.faults.active(),
                 "balance_micros": simulator.balance_micros,
@@ -96,7 +98,9 @@ class Control:
             "id": instance.id,
             "name": instance.name,
             "offer": instance.offer,
+            "kind": "container" if instance.user_data is None else "vm",
             "phase": instance.phase.value,
+            "history": instance.history,
             "created_at": instance.created_at,
             "micros_per_hour": instance.micros_per_hour,
             "external_ports": instance.external_ports,
@@ -121,6 +125,9 @@ class Control:
 
     def _faults(self, _: Request) -> Response:
         return json_response(200, self._simulator.faults.active())
+
+    def _switches(self, _: Request) -> Response:
+        return json_response(200, {"switches": self._simulator.faults.names()})
 
     def _set_faults(self, request: Request) -> Response:
         self._simulator.faults.set(request.json_object())
@@ -168,7 +175,7 @@ class Control:
             raise BadCommandError('argv: wanted a list of words, for example ["/bin/ls", "/"]')
         timeout = _number(request, "timeout_seconds", default=10.0)
         self._simulator.fleet.get(instance_id)
-        result = self._simulator.fleet.box(instance_id).run(argv, timeout)
+        result = self._simulator.fleet.run(instance_id, argv, timeout)
         return json_response(
             200,
             {

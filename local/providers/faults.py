@@ -4,20 +4,28 @@ Counted (next N, until cleared, or for some seconds):
   create_500_but_exists      the create answers 500, but the instance exists and is billed
   create_500_not_created     the create answers 500, and there is nothing
   create_timeout             the instance exists, but the connection is dropped without an answer
+  create_ok_but_nothing      the create answers like a good one, and there is nothing
   offer_gone                 the offer is gone at the moment of the create
   boot_fails                 the instance ends up failed instead of booting on
   delete_fails               the delete answers 500, and the instance stands
   delete_says_ok_but_stands  the delete answers like a good one, and the instance stands
+  delete_not_now             the delete does not fit the instance's state (RunPod, Lambda)
+  late_refusal               the create is taken, and refused after it was answered (Google)
+  proxy_page                 any request meets a broken proxy: 502, and a page of HTML
   rate_limit                 any request of the wire API answers 429
 Others:
   no_capacity (true)         nothing is on offer, and nothing can be created
   unauthorised (true)        the key is not accepted
+  account_limit (true)       the account may not rent what is on offer (RunPod, Lambda)
   boot_never (true, or "pulling" for the second half of the boot)   boots stand still
   slow_boot_seconds (N)      boots take N seconds longer
   listing_lag_seconds (N)    lists do not show instances younger than N seconds; a single get does
+  get_lag_seconds (N)        single gets and deletes do not know younger instances (RunPod)
+  status_says (a word)       every instance is shown with this status (RunPod, Lambda)
+  terminating_seconds (N)    what was ended is shown as ending for N seconds (Lambda)
   price_bump (factor)        the contract is dearer than the offer
-  page_size (1 to 25)        lists come in smaller pages (Vast)
-  min_interval (true, or {"create": seconds, ...})   two calls of one endpoint too close: 429 (Vast)
+  page_size (1 to 25)        lists come in smaller pages (Vast, RunPod)
+  min_interval (true, or {"create": seconds, ...})   two calls too close: 429 (Vast, Lambda)
 """
 
 from __future__ import annotations
@@ -59,6 +67,7 @@ _COUNT = _Kind(_is_count, 'a whole number (next N), true (until cleared) or {"se
 _NUMBER = _Kind(_is_number, "a number >= 0")
 _FLAG = _Kind(lambda value: value is True, "true")
 _STUCK = _Kind(lambda value: value in (True, "pulling"), 'true or "pulling"')
+_WORD = _Kind(lambda value: isinstance(value, str) and value.isidentifier(), "a word")
 _PAGE = _Kind(lambda value: _is_number(value) and value in range(1, 26), "1 to 25")
 _INTERVALS = _Kind(_is_intervals, 'true (documented ones) or {"create": seconds, ...}')
 
@@ -66,20 +75,39 @@ KINDS: Mapping[str, _Kind] = {
     "create_500_but_exists": _COUNT,
     "create_500_not_created": _COUNT,
     "create_timeout": _COUNT,
+    "create_ok_but_nothing": _COUNT,
     "offer_gone": _COUNT,
     "boot_fails": _COUNT,
     "delete_fails": _COUNT,
     "delete_says_ok_but_stands": _COUNT,
+    "delete_not_now": _COUNT,
+    "late_refusal": _COUNT,
+    "proxy_page": _COUNT,
     "rate_limit": _COUNT,
     "no_capacity": _FLAG,
     "unauthorised": _FLAG,
+    "account_limit": _FLAG,
     "boot_never": _STUCK,
     "slow_boot_seconds": _NUMBER,
     "listing_lag_seconds": _NUMBER,
+    "get_lag_seconds": _NUMBER,
+    "status_says": _WORD,
+    "terminating_seconds": _NUMBER,
     "price_bump": _NUMBER,
     "page_size": _PAGE,
     "min_interval": _INTERVALS,
 }
+PECULIAR = frozenset(
+    {
+        "account_limit",
+        "delete_not_now",
+        "get_lag_seconds",
+        "late_refusal",
+        "status_says",
+        "terminating_seconds",
+    }
+)
+"""Switches of those simulators only that name them in `own_faults`."""
 
 
 class Faults:
@@ -137,6 +165,10 @@ class Faults:
     def number(self, name: str, default: float = 0.0) -> float:
         value = self.value(name)
         return default if value is None else float(value)
+
+    def names(self) -> list[str]:
+        """The switches that there are here."""
+        return sorted(self._known)
 
     def active(self) -> dict[str, Any]:
         with self._lock:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from local.boxes.base import ImageNotFoundError, check_image
-from local.boxes.box import Box, BoxStartError
+from local.boxes.box import Box, BoxStartError, CommandResult
+from local.boxes.network import SSH_PORT, free_port, ssh_listen
 from local.boxes.spec import DEFAULT_ENVIRONMENT, BoxSpec, Isolation
+from local.boxes.vm import VirtualMachine, in_container, vm_spec
 from local.providers.clock import Clock
 from local.providers.faults import Faults
 from local.providers.forward import Forwarder
@@ -128,10 +130,13 @@ class Fleet:
             change(self._store.instances[instance_id])
             self._store.save()
 
-    def end(self, instance_id: str, phase: Phase, *, at: float | None = None) -> None:
+    def end(
+        self, instance_id: str, phase: Phase, *, at: float | None = None, wipe: bool = False
+    ) -> None:
         """Kill the box, if there is one, and leave the instance in `phase`.
 
-        The disk is deleted when the instance is gone; ending one that is gone does nothing.
+        The disk is deleted when the instance is gone, or if `wipe` says so; ending one that is
+        gone does nothing.
         """
         with self._box_lock(instance_id):
             if self.get(instance_id).phase is Phase.GONE or self._closing.is_set():
@@ -141,7 +146,7 @@ class Fleet:
             if box is not None:
                 box.kill()
                 self._retire(instance_id, box)
-            if phase is Phase.GONE:
+            if wipe or phase is Phase.GONE:
                 self._make_box(instance_id, ("/bin/true",)).destroy()
 
     def resume(self, instance_id: str) -> None:
@@ -168,6 +173,16 @@ class Fleet:
         if box is None or not box.is_alive:
             raise WrongPhaseError(f"{instance_id} has no running box")
         return box
+
+    def run(self, instance_id: str, argv: Sequence[str], timeout: float) -> CommandResult:
+        """Run a command in the pod's container, which on a virtual machine is not its box.
+
+        Raises:
+            WrongPhaseError, BoxError: see `box` and `Box.run`.
+        """
+        is_machine = self.get(instance_id).user_data is not None
+        inside = in_container(argv) if is_machine else argv
+        return self.box(instance_id).run(inside, timeout)
 
     def find_box(self, instance_id: str) -> Box | None:
         return self._boxes.get(instance_id)
@@ -276,7 +291,7 @@ class Fleet:
             if instance.phase is not only_in or self._closing.is_set():
                 return False
             self._open_ports(instance)
-            box = self._make_box(instance_id, tuple(instance.argv), instance)
+            box = self._make_machine(instance)
             try:
                 box.start()
             except BoxStartError as error:
@@ -303,10 +318,13 @@ class Fleet:
         for port in instance.ports:
             number, _, protocol = port.partition("/")
             wanted = instance.external_ports.get(port, 0)
+            inside = int(number)
+            if inside == SSH_PORT:
+                inside = instance.ssh_inside = free_port()
             if protocol == "udp":
                 instance.external_ports[port] = int(number)
             else:
-                instance.external_ports[port] = self._forwarder.open(int(number), wanted)
+                instance.external_ports[port] = self._forwarder.open(inside, wanted)
 
         def note(stored: Instance) -> None:
             stored.external_ports = dict(instance.external_ports)
@@ -318,10 +336,11 @@ class Fleet:
     ) -> Box:
         settings: dict[str, Any] = {}
         if instance is not None and self._provider is not None:
-            hostname = f"{self._provider.name}-{instance_id[:8]}"
+            hostname = self._hostname(instance_id)
             settings = {
                 "environment": {
                     **DEFAULT_ENVIRONMENT,
+                    **ssh_listen(instance.ssh_inside),
                     "HOSTNAME": hostname,
                     **self._provider.container_environment(instance),
                     **instance.environment,
@@ -330,5 +349,23 @@ class Fleet:
                 "gpu": instance.gpu,
                 "provider_files": self._provider.container_files(instance),
             }
-        directory = self._host.directory / instance_id
-        return Box(BoxSpec(directory, self._host.base, self._host.isolation, argv, **settings))
+        return Box(BoxSpec(*self._place(instance_id), argv, **settings))
+
+    def _make_machine(self, instance: Instance) -> Box:
+        """The box of a container, or of a virtual machine."""
+        if instance.user_data is None:
+            return self._make_box(instance.id, tuple(instance.argv), instance)
+        machine = VirtualMachine(
+            instance.user_data,
+            self._hostname(instance.id),
+            instance.gpu,
+            at_each_boot=instance.runs_user_data_at_each_boot,
+        )
+        return Box(vm_spec(*self._place(instance.id), machine))
+
+    def _hostname(self, instance_id: str) -> str:
+        name = self._provider.name if self._provider is not None else "box"
+        return f"{name}-{instance_id[:8]}"
+
+    def _place(self, instance_id: str) -> tuple[Path, Path, Isolation]:
+        return self._host.directory / instance_id, self._host.base, self._host.isolation

@@ -54,8 +54,13 @@ class Instance:
     phase: Phase = Phase.PROVISIONING
     history: list[tuple[float, Phase]] = field(default_factory=list)
     external_ports: dict[str, int] = field(default_factory=dict)
+    ssh_inside: int = 0
+    """Where port 22 is in truth, on the network that its box shares with all others."""
     message: str = ""
     start_failed: bool = False
+    user_data: str | None = None
+    """Makes it a virtual machine, which runs this first; `argv` then says nothing."""
+    runs_user_data_at_each_boot: bool = False
 
     @property
     def created_at(self) -> float:

@@ -12,7 +12,7 @@ from typing import ClassVar
 from local.providers.billing import BillingRule
 from local.providers.clock import Clock
 from local.providers.control import Control
-from local.providers.faults import Faults
+from local.providers.faults import PECULIAR, Faults
 from local.providers.fleet import BoxHost, Fleet
 from local.providers.instance import Instance, Phase
 from local.providers.store import Store
@@ -26,6 +26,7 @@ from local.providers.web import (
 )
 
 _CONTROL_PREFIX = "/_sim/"
+_PROXY_PAGE = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
 _STARTING_BALANCE_MICROS = 100_000_000
 
 
@@ -34,17 +35,26 @@ class Simulator(ABC):
 
     name: ClassVar[str]
     unsupported_faults: ClassVar[frozenset[str]] = frozenset()
+    own_faults: ClassVar[frozenset[str]] = frozenset()
+    """The peculiar ones that it knows."""
+    shows_stock: ClassVar[bool] = True
+    """Whether what cannot be had is missing from the offers."""
 
     def __init__(self, data: Path, host: BoxHost, key: str, boot_seconds: float = 0.3) -> None:
         self.store = Store(data)
         self.clock = Clock(self.store.clock_offset)
-        self.faults = Faults(self.unsupported_faults)
+        self.faults = Faults(self.unsupported_faults | (PECULIAR - self.own_faults))
         self.fleet = Fleet(self.store, host, self.clock, self.faults, boot_seconds)
         self._key = key
         self._router = Router(self.routes())
         self._control = Control(self)
         self._settling = threading.Lock()
         self.fleet.open(self)
+
+    @property
+    def api_key(self) -> str:
+        """The accepted key in the form in which a customer of the provider has it."""
+        return self._key
 
     @property
     @abstractmethod
@@ -99,6 +109,8 @@ class Simulator(ABC):
         if request.path.startswith(_CONTROL_PREFIX):
             return self._control.handle(request)
         self.settle_now()
+        if self.faults.take("proxy_page"):
+            return Response(502, _PROXY_PAGE, "text/html")
         return self._refusal(request) or self._route(request)
 
     def settle_now(self) -> None:
@@ -135,6 +147,8 @@ class Simulator(ABC):
         """Create an instance, or do what a create fault says."""
         if self.faults.take("create_500_not_created"):
             return self.internal_error()
+        if self.faults.take("create_ok_but_nothing"):
+            return accepted
         bump = self.faults.number("price_bump", 1.0)
         instance.micros_per_hour = round(instance.micros_per_hour * bump)
         self.fleet.add(instance)

@@ -21,9 +21,10 @@ from local.providers.catalog import (
 )
 from local.providers.fleet import BoxHost, NoSuchInstanceError, WrongPhaseError
 from local.providers.instance import Instance, Phase
+from local.providers.intervals import IntervalLimits
 from local.providers.simulator import Simulator
 from local.providers.vastai_launch import Launch, LaunchRefusedError, is_bid_too_low, read_launch
-from local.providers.vastai_limits import DOCUMENTED_SECONDS, IntervalLimits
+from local.providers.vastai_limits import DOCUMENTED_SECONDS, ENDPOINTS
 from local.providers.vastai_search import AskBook, BadFilterError, machine_facts, search
 from local.providers.vastai_view import list_page, render
 from local.providers.web import (
@@ -64,7 +65,7 @@ class VastSimulator(Simulator):
         self._machines = with_price_file(VAST_MACHINES, price_file)
         self._by_name = {machine.name: machine for machine in self._machines}
         self._asks = AskBook()
-        self._limits = IntervalLimits()
+        self._limits = IntervalLimits(ENDPOINTS)
         self._per_second = PerSecond()
         super().__init__(data, host, key, boot_seconds)
 

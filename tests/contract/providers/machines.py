@@ -12,6 +12,8 @@ from tests.contract.providers.simulation import wait_until
 
 WANTED = Requirements(disk_gib=10)
 OVER = {ViewState.GONE, ViewState.FAILED}
+NEVER_UP = {ViewState.FAILED, ViewState.LOST, ViewState.STOPPED, ViewState.GONE}
+"""What a machine may look like that failed to boot: a start gives it up."""
 _WAITS = "exec sleep 3600"
 
 

@@ -22,15 +22,20 @@ _DEADLINE_SECONDS = 20.0
 class Simulation:
     """One running simulator."""
 
-    def __init__(self, provider: str, url: str, process: subprocess.Popen[str]) -> None:
-        self.provider = provider
-        self.url = url
+    def __init__(self, hello: dict[str, str], process: subprocess.Popen[str]) -> None:
+        self.provider = hello["provider"]
+        self.url = hello["url"]
+        self._api_key = hello["api_key"]
         self.cloud = self.adapter()
         self._process = process
-        self._client = httpx.Client(base_url=f"{url}/_sim/", timeout=10)
+        self._client = httpx.Client(base_url=f"{self.url}/_sim/", timeout=10)
 
     def adapter(self, key: str = KEY) -> ProviderAdapter:
-        return adapter(self.provider, key, self.url)
+        return adapter(self.provider, self.api_key(key), self.url)
+
+    def api_key(self, key: str = KEY) -> str:
+        """`key` in the form that the provider gives its keys."""
+        return self._api_key.replace(KEY, key)
 
     def set_faults(self, **faults: Any) -> None:
         self._control("POST", "faults", faults)
@@ -39,6 +44,10 @@ class Simulation:
         """Whether the provider can go wrong in this way at all."""
         answer = self._client.post("faults", json={name: "?"})
         return "no such fault" not in answer.text
+
+    def shows_stock(self) -> bool:
+        """Whether what cannot be had is missing from the offers."""
+        return bool(self._control("GET", "state").json()["shows_stock"])
 
     def clear_faults(self) -> None:
         self._control("DELETE", "faults")
@@ -75,8 +84,8 @@ class Simulation:
         return answer
 
 
-def start_simulation(provider: str, directory: Path) -> Simulation:
-    command = [sys.executable, "-m", "local.providers", provider, "--port", "0", "--key", KEY]
+def start_simulation(provider: str, directory: Path, module: str = "local.providers") -> Simulation:
+    command = [sys.executable, "-m", module, provider, "--port", "0", "--key", KEY]
     command += ["--data", str(directory / provider), "--base-cache", str(directory)]
     command += ["--boot-seconds", "0.1"]
     process = subprocess.Popen(
@@ -85,7 +94,7 @@ def start_simulation(provider: str, directory: Path) -> Simulation:
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line, f"the simulator of {provider} ended with {process.wait()}"
-    return Simulation(provider, json.loads(line)["url"], process)
+    return Simulation(json.loads(line), process)
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,7 +11,14 @@ import pytest
 from podferry.adapters.providers.registry import ProviderAdapter
 from podferry.domain import errors
 from podferry.ports.gpu_cloud import ViewState
-from tests.contract.providers.machines import OVER, WANTED, a_launch, cheapest, end, wait_for
+from tests.contract.providers.machines import (
+    OVER,
+    WANTED,
+    a_launch,
+    cheapest,
+    end,
+    wait_for,
+)
 from tests.contract.providers.simulation import Simulation, wait_until
 
 NOT_UP_YET = {ViewState.PROVISIONING, ViewState.STARTING}
@@ -30,11 +38,13 @@ def test_offers_say_what_they_are_and_can_be_rented(cloud: ProviderAdapter) -> N
 
     assert offers
     assert len({offer.id for offer in offers}) == len(offers)
+    # Some hosts are in no place that their provider names.
+    assert any(offer.country for offer in offers)
     for offer in offers:
         assert offer.provider == cloud.name
         assert offer.price_microusd_per_hour > 0
         assert offer.gpu_name
-        assert offer.country
+        assert offer.country is None or re.fullmatch("[A-Z]{2}", offer.country)
         assert offer.vram_mib_per_gpu
         assert offer.memory_mib
         assert offer.disk_gib >= WANTED.disk_gib
@@ -57,6 +67,9 @@ def test_the_contract_costs_what_the_offer_said(cloud: ProviderAdapter) -> None:
 
     made = cloud.create(launch)
 
+    if not cloud.traits.shows_price:
+        assert cloud.get(made).price_microusd_per_hour is None
+        return
     wait_until(lambda: cloud.get(made).price_microusd_per_hour is not None, "a price is shown")
     price = cloud.get(made).price_microusd_per_hour
     assert price is not None
@@ -66,6 +79,8 @@ def test_the_contract_costs_what_the_offer_said(cloud: ProviderAdapter) -> None:
 def test_case_p7_a_contract_that_costs_more_shows_it(
     simulation: Simulation, cloud: ProviderAdapter
 ) -> None:
+    if not cloud.traits.shows_price:
+        pytest.skip(f"{simulation.provider} has public prices and shows none in a contract")
     simulation.set_faults(price_bump=1.5)
     launch = a_launch(cloud)
 
@@ -96,6 +111,9 @@ def test_the_bootstrap_runs_with_its_environment_and_ports_are_mapped(
     assert [port.internal for port in view.ports] == [22, 8443]
     assert all(port.host and port.external for port in view.ports)
     assert view.state is ViewState.STARTING
+    if not cloud.traits.shows_billing_start:
+        assert view.billing_started_at is None
+        return
     assert view.billing_started_at is not None
     assert abs(view.billing_started_at.timestamp() - simulation.now()) < 10
 
@@ -103,6 +121,8 @@ def test_the_bootstrap_runs_with_its_environment_and_ports_are_mapped(
 def test_billing_start_stays_the_same_over_hours(
     simulation: Simulation, cloud: ProviderAdapter
 ) -> None:
+    if not cloud.traits.shows_billing_start:
+        pytest.skip(f"{cloud.name} does not say when a machine was made")
     made = cloud.create(a_launch(cloud))
     wait_until(lambda: cloud.get(made).billing_started_at is not None, "billing began")
     first = cloud.get(made).billing_started_at
@@ -160,7 +180,8 @@ def test_without_capacity_there_are_no_offers_and_an_old_one_does_not_help(
     launch = a_launch(cloud)
     simulation.set_faults(no_capacity=True)
 
-    assert cloud.list_offers(WANTED) == []
+    if simulation.shows_stock():
+        assert cloud.list_offers(WANTED) == []
     with pytest.raises(errors.NoCapacityError):
         cloud.create(launch)
     assert simulation.instances() == []
@@ -341,38 +362,3 @@ def test_the_whole_list_has_every_machine_with_its_stamp_on_every_page(
         end(cloud, provider_id)
     standing = {v.provider_id for v in cloud.list_machines() if v.state not in OVER}
     assert not made.keys() & standing
-
-
-def test_case_p13_a_boot_that_fails_is_shown_and_can_be_cleared_away(
-    simulation: Simulation, cloud: ProviderAdapter
-) -> None:
-    simulation.set_faults(boot_fails=1)
-    made = cloud.create(a_launch(cloud))
-
-    wait_for(cloud, made, ViewState.FAILED)
-
-    cloud.give_up(made)
-    assert cloud.get(made).state in {ViewState.FAILED, ViewState.GONE}
-
-
-def test_a_machine_that_hangs_while_it_starts_never_looks_up(
-    simulation: Simulation, cloud: ProviderAdapter
-) -> None:
-    simulation.set_faults(boot_never="pulling")
-    made = cloud.create(a_launch(cloud))
-
-    view = wait_for(cloud, made, ViewState.STARTING)
-
-    assert view.ports == ()
-
-
-def test_a_machine_the_provider_took_back_is_lost_stopped_or_gone(
-    simulation: Simulation, cloud: ProviderAdapter
-) -> None:
-    made = cloud.create(a_launch(cloud))
-    wait_until(lambda: cloud.get(made).ports != (), "the machine runs")
-
-    simulation.reclaim(made)
-
-    assert cloud.get(made).state in {ViewState.LOST, ViewState.STOPPED, ViewState.GONE}
-    end(cloud, made)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
 
+import httpx
 import pytest
 
 from podferry.adapters.providers.clouds import KeyedClouds, ProviderKey
@@ -36,6 +38,12 @@ class SkippedTime:
         self._seconds += seconds
 
 
+class Bearer(httpx.Auth):
+    def auth_flow(self, request: httpx.Request) -> Iterator[httpx.Request]:
+        request.headers["Authorization"] = f"Bearer {KEY}"
+        yield request
+
+
 def impatient(simulation: Simulation) -> GpuCloud:
     """Wrapped, but without real waiting."""
     time = SkippedTime()
@@ -49,7 +57,7 @@ def counts() -> Counts:
 
 @pytest.fixture
 def clouds(simulation: Simulation, counts: Counts) -> KeyedClouds:
-    key = ProviderKey(KEY, simulation.url)
+    key = ProviderKey(simulation.api_key(), simulation.url)
     return KeyedClouds(lambda: {simulation.provider: key}, counts)
 
 
@@ -83,12 +91,12 @@ def test_case_p1_a_busy_provider_is_not_asked_twice_to_rent(simulation: Simulati
     assert simulation.instances() == []
 
 
-@pytest.mark.parametrize("running_simulation", ["vastai"], indirect=True)
+@pytest.mark.parametrize("running_simulation", ["lambda", "vastai"], indirect=True)
 def test_the_documented_minimum_intervals_are_kept(
     simulation: Simulation, clouds: KeyedClouds, counts: Counts
 ) -> None:
     launch = a_launch(simulation.cloud)
-    cloud = clouds.get("vastai")
+    cloud = clouds.get(simulation.provider)
     made = simulation.cloud.create(launch)
     simulation.set_faults(min_interval=True)
 
@@ -96,7 +104,28 @@ def test_the_documented_minimum_intervals_are_kept(
         cloud.find(launch.stamp)
         cloud.get(made)
 
-    assert counts.names == ["provider.vastai.ok"] * 4
+    assert counts.names == [f"provider.{simulation.provider}.ok"] * 4
+
+
+@pytest.mark.parametrize("running_simulation", ["lambda"], indirect=True)
+def test_the_first_launch_of_an_account_without_a_key_takes_three_tries(
+    simulation: Simulation,
+) -> None:
+    launch = a_launch(simulation.cloud)
+    with httpx.Client(base_url=f"{simulation.url}/api/v1", auth=Bearer()) as client:
+        for key in client.get("/ssh-keys").json()["data"]:
+            client.delete(f"/ssh-keys/{key['id']}").raise_for_status()
+    time = SkippedTime()
+    cloud = wrapped(simulation.adapter(), Counts(), Pause(time.monotonic, time.sleep))
+
+    for _ in range(2):
+        with pytest.raises(errors.ProviderBusyError) as raised:
+            cloud.create(launch)
+        assert simulation.instances() == []
+        time.sleep(raised.value.retry_after_seconds)
+    made = cloud.create(launch)
+
+    assert [view.provider_id for view in cloud.find(launch.stamp)] == [made]
 
 
 def test_case_x5_logs_hold_no_key_token_or_script(
@@ -112,9 +141,10 @@ def test_case_x5_logs_hold_no_key_token_or_script(
     made = cloud.create(launch)
     cloud.find(launch.stamp)
     cloud.get(made)
+    other = a_launch(simulation.cloud)
     simulation.set_faults(create_500_but_exists=1)
     with pytest.raises(errors.OutcomeUnknownError):
-        cloud.create(replace(launch, offer=a_launch(simulation.cloud).offer))
+        impatient(simulation).create(replace(launch, offer=other.offer, stamp=other.stamp))
 
     written = caplog.text + "".join(str(record.__dict__) for record in caplog.records)
     assert "provider call" in written

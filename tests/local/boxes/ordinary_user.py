@@ -10,6 +10,12 @@ from local.boxes.base import ensure_base
 from local.boxes.box import Box
 from local.boxes.ladder import find_isolation
 from local.boxes.spec import BoxSpec
+from local.boxes.vm import VirtualMachine, vm_spec
+
+USER_DATA = """#!/bin/sh
+docker run --name pod --network host --entrypoint /bin/sh img -c 'echo "container of $(id -u)"'
+shutdown -h now
+"""
 
 
 def main() -> None:
@@ -35,6 +41,11 @@ def main() -> None:
     box.start()
     seen["runs"] = read("until [ $(wc -l < /root/runs) = 2 ]; do :; done; wc -l < /root/runs")
     box.destroy()
+    vm = Box(vm_spec(directory / "vm", base, ladder.isolation, VirtualMachine(USER_DATA, "vm")))
+    vm.start()
+    vm.wait(20)
+    seen["vm"] = vm.log_path.read_text().strip()
+    vm.destroy()
     seen["left"] = sorted(path.name for path in directory.iterdir())
     sys.stdout.write(json.dumps(seen))
 

@@ -155,6 +155,7 @@ def test_an_ordinary_user_gets_a_whole_life_of_a_box(public_directory):
     assert seen["uid"] == "0"
     assert seen["write_usr"] == 0
     assert seen["runs"] == "2"
+    assert seen["vm"] == "container of 0"
     assert seen["left"] == ["cache"]
 
 

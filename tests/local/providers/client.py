@@ -93,6 +93,13 @@ class Client:
 class FluenceClient(Client):
     key_header: ClassVar[dict[str, str]] = {"X-API-KEY": KEY}
 
+    def create(self, **settings: Any) -> Answer:
+        """One create call, whatever it answers."""
+        return self.call("POST", "/gpu/instances/", self.body(**settings))
+
+    def run_script(self, script: str) -> str:
+        return self.launch(startup_command=script)
+
     def plan_id(self, part: str) -> str:
         plans = self.call("GET", "/gpu/plans/").json
         return next(each["plan"]["id"] for each in plans if part in each["plan"]["name"])
@@ -126,8 +133,99 @@ class FluenceClient(Client):
         return [each["id"] for each in self.call("GET", "/gpu/instances/").json]
 
 
+class LambdaClient(Client):
+    key_header: ClassVar[dict[str, str]] = {"Authorization": f"Bearer {KEY}"}
+
+    def body(self, **settings: Any) -> dict[str, Any]:
+        body = {
+            "region_name": "us-west-1",
+            "instance_type_name": "gpu_1x_a10",
+            "ssh_key_names": ["podferry"],
+            "name": "pf-test",
+            "user_data": "#!/bin/sh\nexec sleep infinity\n",
+            "tags": [{"key": "a", "value": "b"}],
+        }
+        return body | settings
+
+    def post(self, path: str, body: Any) -> Answer:
+        return self.call("POST", f"/api/v1{path}", body)
+
+    def read(self, path: str) -> Any:
+        return self.call("GET", f"/api/v1{path}").json["data"]
+
+    def create(self, **settings: Any) -> Answer:
+        """One create call, whatever it answers."""
+        return self.post("/instance-operations/launch", self.body(**settings))
+
+    def launch(self, **settings: Any) -> str:
+        answer = self.create(**settings)
+        assert answer.status == 200, answer.body
+        return answer.json["data"]["instance_ids"][0]
+
+    def run_script(self, script: str) -> str:
+        return self.launch(user_data=f"#!/bin/sh\n{script}\n")
+
+    def get(self, instance: str) -> dict[str, Any]:
+        return self.read(f"/instances/{instance}")
+
+    def delete(self, instance: str) -> Answer:
+        return self.post("/instance-operations/terminate", {"instance_ids": [instance]})
+
+    def list_ids(self) -> list[str]:
+        return [each["id"] for each in self.read("/instances")]
+
+
+class RunpodClient(Client):
+    key_header: ClassVar[dict[str, str]] = {"Authorization": f"Bearer {KEY}"}
+
+    def body(self, **settings: Any) -> dict[str, Any]:
+        body = {
+            "name": "pf-test",
+            "image": "docker.io/library/debian:12",
+            "gpu": {"id": "NVIDIA RTX A4000", "count": 1},
+            "ports": ["8443/tcp"],
+            "entrypoint": ["/bin/sh"],
+            "cmd": ["-c", "exec sleep infinity"],
+        }
+        return body | settings
+
+    def create(self, **settings: Any) -> Answer:
+        """One create call, whatever it answers."""
+        return self.call("POST", "/v2/pods", self.body(**settings))
+
+    def launch(self, **settings: Any) -> str:
+        answer = self.create(**settings)
+        assert answer.status == 201, answer.body
+        return answer.json["id"]
+
+    def run_script(self, script: str) -> str:
+        return self.launch(cmd=["-c", script])
+
+    def get(self, instance: str) -> dict[str, Any]:
+        return self.call("GET", f"/v2/pods/{instance}").json
+
+    def delete(self, instance: str) -> Answer:
+        return self.call("DELETE", f"/v2/pods/{instance}")
+
+    def act(self, instance: str, action: str) -> Answer:
+        return self.call("POST", f"/v2/pods/{instance}/action", {"action": action})
+
+    def page(self, **query: Any) -> Answer:
+        return self.call("GET", f"/v2/pods?{urlencode(query)}")
+
+    def list_ids(self) -> list[str]:
+        return [each["id"] for each in self.page().json["pods"]]
+
+
 class VastClient(Client):
     key_header: ClassVar[dict[str, str]] = {"Authorization": f"Bearer {KEY}"}
+
+    def create(self, **settings: Any) -> Answer:
+        """One create call, whatever it answers."""
+        return self.take(self.offer()["id"], **settings)
+
+    def run_script(self, script: str) -> int:
+        return self.launch(args=["-c", script], price=0.15)
 
     def search(self, **query: Any) -> list[dict[str, Any]]:
         answer = self.call("POST", "/api/v0/bundles/", query)

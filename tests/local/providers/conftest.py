@@ -14,9 +14,18 @@ from local.boxes.ladder import find_isolation
 from local.boxes.spec import Isolation
 from local.providers.fleet import BoxHost
 from local.providers.fluence import FluenceSimulator
+from local.providers.lambda_cloud import LambdaSimulator
+from local.providers.runpod import RunpodSimulator
 from local.providers.vastai import VastSimulator
 from local.providers.web import Server
-from tests.local.providers.client import KEY, Client, FluenceClient, VastClient
+from tests.local.providers.client import (
+    KEY,
+    Client,
+    FluenceClient,
+    LambdaClient,
+    RunpodClient,
+    VastClient,
+)
 
 BOOT_SECONDS = 0.05
 
@@ -35,7 +44,12 @@ def isolation(base: Path) -> Isolation:
 def serve(base: Path, isolation: Isolation, tmp_path: Path) -> Iterator[Callable[..., Client]]:
     """Start simulators in this process."""
     running: list[tuple[Server, Any, threading.Thread]] = []
-    kinds = {"fluence": (FluenceSimulator, FluenceClient), "vastai": (VastSimulator, VastClient)}
+    kinds = {
+        "fluence": (FluenceSimulator, FluenceClient),
+        "lambda": (LambdaSimulator, LambdaClient),
+        "runpod": (RunpodSimulator, RunpodClient),
+        "vastai": (VastSimulator, VastClient),
+    }
 
     def start(name: str, **settings: Any) -> Client:
         simulator_type, client_type = kinds[name]
@@ -67,7 +81,23 @@ def vast(serve: Callable[..., VastClient]) -> VastClient:
     return serve("vastai")
 
 
-@pytest.fixture(params=["fluence", "vastai"])
+@pytest.fixture
+def runpod(serve: Callable[..., RunpodClient]) -> RunpodClient:
+    return serve("runpod")
+
+
+@pytest.fixture
+def lambda_cloud(serve: Callable[..., LambdaClient]) -> LambdaClient:
+    return serve("lambda")
+
+
+@pytest.fixture(params=["fluence", "lambda", "runpod", "vastai"])
 def provider(request: pytest.FixtureRequest, serve: Callable[..., Client]) -> Client:
-    """Either simulator, for what both must do."""
+    """Each simulator, for what all must do."""
+    return serve(request.param)
+
+
+@pytest.fixture(params=["fluence", "runpod", "vastai"])
+def container(request: pytest.FixtureRequest, serve: Callable[..., Client]) -> Client:
+    """Each simulator that rents out containers."""
     return serve(request.param)

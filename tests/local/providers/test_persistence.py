@@ -12,10 +12,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.providers.client import KEY, FluenceClient, VastClient, wait_for
+from tests.local.providers.client import (
+    KEY,
+    FluenceClient,
+    LambdaClient,
+    RunpodClient,
+    VastClient,
+    wait_for,
+)
 
 _ROOT = Path(__file__).resolve().parents[3]
-CLIENTS = {"fluence": FluenceClient, "vastai": VastClient}
+CLIENTS = {
+    "fluence": FluenceClient,
+    "lambda": LambdaClient,
+    "runpod": RunpodClient,
+    "vastai": VastClient,
+}
 
 
 class Process:
@@ -63,8 +75,11 @@ def is_running(pid: int) -> bool:
 
 def launch_noting_starts(client) -> str:
     script = "echo start >> /root/starts; sync /root/starts; sleep infinity"
-    if client.key_header.get("X-API-KEY"):
-        return client.launch(startup_command=script, environment=[{"name": "A", "value": "b"}])
+    match client:
+        case FluenceClient():
+            return client.launch(startup_command=script, environment=[{"name": "A", "value": "b"}])
+        case RunpodClient():
+            return client.launch(cmd=["-c", script], env={"A": "b"})
     return str(client.launch(args=["-c", script], env={"A": "b", "-p 8022:8022": "1"}))
 
 
@@ -76,7 +91,12 @@ def wait_for_starts(client, instance: str, count: int) -> None:
 
 @pytest.mark.parametrize(
     ("name", "number"),
-    [("fluence", signal.SIGKILL), ("vastai", signal.SIGKILL), ("vastai", signal.SIGTERM)],
+    [
+        ("fluence", signal.SIGKILL),
+        ("runpod", signal.SIGKILL),
+        ("vastai", signal.SIGKILL),
+        ("vastai", signal.SIGTERM),
+    ],
 )
 def test_boxes_die_with_their_simulator_and_come_back_with_it(run, name, number):
     first = run(name)
@@ -93,6 +113,19 @@ def test_boxes_die_with_their_simulator_and_come_back_with_it(run, name, number)
     for key in ("id", "name", "label", "created_at", "start_date", "ports", "container_info"):
         assert before.get(key) == after.get(key)
     assert second.client.delete(instance).status in (200, 204)
+
+
+def test_a_machine_of_a_killed_simulator_is_booted_again_on_its_disk(run):
+    """User data runs once; what it left to be run at each boot runs again."""
+    per_boot = "/var/lib/cloud/scripts/per-boot/again"
+    script = f"printf '#!/bin/sh\\necho again\\n' > {per_boot}; chmod 755 {per_boot}; echo first"
+    first = run("lambda")
+    machine = first.client.run_script(script)
+    wait_for(lambda: first.client.sim("GET", f"instances/{machine}/log") == b"first\n")
+    first.end()
+    second = run("lambda")
+    wait_for(lambda: second.client.sim("GET", f"instances/{machine}/log").endswith(b"again\n"))
+    assert second.client.list_ids() == [machine]
 
 
 def test_a_rental_that_was_booting_goes_on_to_boot(run):
@@ -134,6 +167,7 @@ def test_a_simulator_announces_itself_on_one_line(run):
         "provider": "vastai",
         "url": url,
         "api_url": f"{url}/api",
+        "api_key": KEY,
         "control_url": f"{url}/_sim",
     }
     assert url.startswith("http://127.0.0.1:")

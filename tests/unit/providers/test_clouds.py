@@ -2,9 +2,16 @@
 
 import pytest
 
-from podferry.adapters.providers.clouds import KeyedClouds, ProviderKey, parse_provider_keys
+from podferry.adapters.memory.key_vault import MemoryKeyVault
+from podferry.adapters.providers.clouds import (
+    CLOUDS_KEPT,
+    KeyedClouds,
+    ProviderKey,
+    parse_provider_keys,
+)
 from podferry.adapters.providers.registry import PROVIDERS, adapter
-from podferry.domain.errors import ProviderRefusedError
+from podferry.domain.errors import InternalError, ProviderRefusedError
+from podferry.ports.key_vault import KeyRef
 
 
 class NoSignals:
@@ -31,7 +38,7 @@ def test_a_key_of_an_unknown_provider_is_left_out_and_logged(
 
     assert found.names() == ["vastai"]
     assert caplog.records[0].__dict__["providers"] == ["nimbus"]
-    with pytest.raises(ProviderRefusedError, match="known are fluence, vastai"):
+    with pytest.raises(ProviderRefusedError, match=f"known are {', '.join(sorted(PROVIDERS))}"):
         found.get("nimbus")
 
 
@@ -90,3 +97,38 @@ def test_a_malformed_secret_is_explained_without_its_contents(text: str, place: 
 
 def test_a_key_does_not_show_in_a_repr() -> None:
     assert "canary" not in repr(ProviderKey("canary"))
+
+
+def own(version: str, account: str = "acct_1") -> KeyRef:
+    return KeyRef("fluence", account, version)
+
+
+def test_a_cloud_with_an_own_key_is_kept_until_its_text_changes() -> None:
+    vault = MemoryKeyVault()
+    vault.put(own("1"), "mine")
+    vault.put(own("2"), "renewed")
+    vault.put(own("1", "acct_2"), "mine")
+    found = KeyedClouds(lambda: {"fluence": ProviderKey("a")}, NoSignals(), vault.text)
+    first = found.get("fluence", own("1"))
+    assert found.get("fluence", own("1")) is first
+    assert found.get("fluence") is not first
+    assert found.get("fluence", own("1", "acct_2")) is not first
+    assert found.get("fluence", own("2")) is not first
+
+
+def test_of_many_accounts_only_the_last_used_clouds_are_kept() -> None:
+    found = KeyedClouds(dict, NoSignals(), lambda ref: ref.account_id)
+    first = found.get("fluence", own("1", "acct_0"))
+    for number in range(1, CLOUDS_KEPT):
+        found.get("fluence", own("1", f"acct_{number}"))
+    assert found.get("fluence", own("1", "acct_0")) is first
+    found.get("fluence", own("1", "one too many"))
+    assert found.get("fluence", own("1", "acct_0")) is first
+    for number in range(CLOUDS_KEPT):
+        found.get("fluence", own("1", f"acct_{number + 100}"))
+    assert found.get("fluence", own("1", "acct_0")) is not first
+
+
+def test_a_function_that_is_not_given_the_keys_of_accounts_says_so() -> None:
+    with pytest.raises(InternalError, match="keys of accounts"):
+        clouds({}).get("fluence", own("1"))

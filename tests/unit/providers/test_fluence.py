@@ -247,8 +247,8 @@ def test_a_launch_beyond_a_limit_is_refused_before_anything_is_sent(
         (answer(422, BODIES["error_422"]), errors.ProviderRefusedError),
         (answer(400, "<html>"), errors.ProviderRefusedError),
         (answer(400, []), errors.ProviderRefusedError),
-        (answer(401), errors.ProviderRefusedError),
-        (answer(403), errors.ProviderRefusedError),
+        (answer(401), errors.KeyRefusedError),
+        (answer(403), errors.KeyRefusedError),
         (answer(307, None, location="/gpu/instances"), errors.ProviderRefusedError),
         (answer(429, None, retry_after="7"), errors.ProviderBusyError),
         (answer(500), errors.OutcomeUnknownError),
@@ -331,8 +331,8 @@ def test_a_container_that_cannot_be_ended_yet_says_so(example: str) -> None:
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        (answer(401), errors.ProviderRefusedError),
-        (answer(403), errors.ProviderRefusedError),
+        (answer(401), errors.KeyRefusedError),
+        (answer(403), errors.KeyRefusedError),
         (answer(400, {"detail": "API key is malformed"}), errors.ProviderRefusedError),
         (answer(429), errors.ProviderBusyError),
         (answer(503), errors.ProviderBusyError),

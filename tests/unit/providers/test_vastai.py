@@ -266,7 +266,7 @@ def test_giving_up_that_was_not_taken_is_an_error(given: Answer, error: type[Exc
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        (answer(401, BODIES["error_401"]), errors.ProviderRefusedError),
+        (answer(401, BODIES["error_401"]), errors.KeyRefusedError),
         (answer(404, {"error": "auth_error"}), errors.ProviderRefusedError),
         (answer(429, BODIES["error_429"]), errors.ProviderBusyError),
         (answer(503), errors.ProviderBusyError),

@@ -110,7 +110,7 @@ def test_a_launch_beyond_a_limit_is_refused_before_anything_is_sent(
         (answer(400, {"error": "x", "msg": "spend_rate_limit"}), errors.QuotaExceededError),
         (answer(404, {"msg": "2FA session expired"}), errors.ProviderRefusedError),
         (answer(400, "<html>"), errors.ProviderRefusedError),
-        (answer(401, BODIES["error_401"]), errors.ProviderRefusedError),
+        (answer(401, BODIES["error_401"]), errors.KeyRefusedError),
         (answer(429, BODIES["error_429"]), errors.ProviderBusyError),
         (answer(429, "too fast"), errors.ProviderBusyError),
         (answer(502, "<html>"), errors.OutcomeUnknownError),

@@ -67,8 +67,8 @@ def test_a_create_call_is_busy_only_if_surely_nothing_was_sent(foreign: type[Exc
     ("status", "safe", "create"),
     [
         (301, errors.ProviderRefusedError, errors.ProviderRefusedError),
-        (401, errors.ProviderRefusedError, errors.ProviderRefusedError),
-        (403, errors.ProviderRefusedError, errors.ProviderRefusedError),
+        (401, errors.KeyRefusedError, errors.KeyRefusedError),
+        (403, errors.KeyRefusedError, errors.KeyRefusedError),
         (408, errors.ProviderBusyError, errors.OutcomeUnknownError),
         (429, errors.ProviderBusyError, errors.ProviderBusyError),
         (500, errors.ProviderBusyError, errors.OutcomeUnknownError),

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from podferry.adapters.providers.registry import EVERY_CALL
 from podferry.adapters.providers.wrapped import Pause, wrapped
 from podferry.domain import errors
-from podferry.domain.offer import Offer, Requirements
+from podferry.domain.offer import BillingRule, Channel, Kind, Market, Offer, Requirements
 from podferry.ports.gpu_cloud import CloudTraits, GpuCloud, LaunchRequest, MachineView, ViewState
 from tests.unit.providers.support import a_launch, an_offer
 
@@ -17,6 +18,15 @@ TRAITS = CloudTraits(
     poll_seconds=1,
     listing_settles_seconds=1,
     failed_is_final=False,
+    kinds=(Kind.CONTAINER,),
+    markets=(Market.ON_DEMAND,),
+    channel=Channel.ENTRYPOINT,
+    bootstrap_limit=4096,
+    billing=BillingRule(increment_seconds=1),
+    can_cancel_starting=True,
+    reclaim_notice_seconds=None,
+    shows_price=True,
+    shows_billing_start=True,
 )
 LAUNCH = a_launch(an_offer("acme", {}))
 
@@ -173,6 +183,17 @@ def test_calls_of_one_kind_keep_their_distance_and_others_do_not_wait() -> None:
     assert rig.time.slept == [4.5]
 
 
+def test_calls_of_all_kinds_may_have_to_keep_their_distance_too() -> None:
+    rig = a_rig([], {EVERY_CALL: 1.0, "create": 4.5})
+
+    rig.cloud.create(LAUNCH)
+    rig.cloud.get("id")
+    rig.cloud.find("stamp")
+    rig.cloud.create(LAUNCH)
+
+    assert rig.time.slept == [1.0, 1.0, 2.5]
+
+
 def test_the_distance_counts_from_the_end_of_a_slow_call() -> None:
     rig = a_rig([], {"get": 2.0})
     rig.inner.slow = lambda: rig.time.sleep(30.0)
@@ -202,6 +223,21 @@ def test_a_call_that_would_have_to_wait_too_long_is_busy_and_sends_nothing() -> 
 
     assert raised.value.retry_after_seconds == 11.0
     assert rig.inner.calls == ["create"]
+
+
+def test_until_a_busy_provider_wants_to_be_asked_nobody_asks_it_again() -> None:
+    busy = errors.ProviderBusyError("429", retry_after_seconds=60.0)
+    cloud, time = ScriptedCloud([busy]), FakeTime()
+    polite = wrapped(cloud, Counts(), Pause(time.monotonic, time.sleep))
+    with pytest.raises(errors.ProviderBusyError):
+        polite.create(LAUNCH)
+    time.seconds += 20
+    with pytest.raises(errors.ProviderBusyError) as caught:
+        polite.create(LAUNCH)
+    assert caught.value.retry_after_seconds == 40
+    assert cloud.calls == ["create"]
+    time.seconds += 40
+    assert polite.create(LAUNCH) == "id"
 
 
 def test_every_attempt_is_counted_by_outcome() -> None:

@@ -16,6 +16,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import Field, ValidationError
 
+from podferry.adapters.providers.fluence_launch import MAX_STARTUP_COMMAND, launch_body
 from podferry.adapters.providers.gpu_names import canonical_name
 from podferry.adapters.providers.units import bytes_of, microusd
 from podferry.adapters.providers.wire import LenientDecimal, ProviderHTTP, WireModel
@@ -30,7 +31,7 @@ from podferry.domain.errors import (
     QuotaExceededError,
 )
 from podferry.domain.machine import PublicPort
-from podferry.domain.offer import BillingRule, Kind, Market, Offer, Requirements
+from podferry.domain.offer import BillingRule, Channel, Kind, Market, Offer, Requirements
 from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView, ViewState
 
 _LOGGER = logging.getLogger(__name__)
@@ -38,13 +39,6 @@ _LOGGER = logging.getLogger(__name__)
 DEFAULT_BASE_URL = "https://api.fluence.dev"
 STARTED_HOURS = BillingRule(increment_seconds=3600, minimum_seconds=3600)
 
-MAX_STARTUP_COMMAND = 2048
-MAX_ENVIRONMENT = 64
-MAX_PORTS = 10
-MAX_IMAGE = 255
-_DEFAULT_PORT = 22
-_ENVIRONMENT_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,23}[a-z0-9])?")
 # No rate limit is documented.
 _NO_INTERVALS: Mapping[str, float] = {}
 _DOLLARS = frozenset({"USD", "USDC"})
@@ -146,7 +140,18 @@ class FluenceCloud:
         poll_seconds=10,
         listing_settles_seconds=60,
         failed_is_final=True,
+        kinds=(Kind.CONTAINER,),
+        markets=(Market.ON_DEMAND,),
+        channel=Channel.ENTRYPOINT,
+        bootstrap_limit=MAX_STARTUP_COMMAND,
+        billing=STARTED_HOURS,
+        can_cancel_starting=False,
+        reclaim_notice_seconds=None,
+        shows_price=True,
+        shows_billing_start=True,
     )
+    """Limits: the field list of the API guide "deploy instance". Billing and what can be ended:
+    page "GPU Cloud concepts". There is no spot market."""
     min_interval_seconds = _NO_INTERVALS
 
     def __init__(
@@ -163,7 +168,7 @@ class FluenceCloud:
 
     def create(self, request: LaunchRequest) -> str:
         """See the port."""
-        body = _launch_body(request)
+        body = launch_body(request)
         answer = self._http.send_create("POST", "/gpu/instances/", body=body)
         if answer.is_success:
             return _launched_id(answer)
@@ -253,56 +258,6 @@ class FluenceCloud:
 def _host(base_url: str) -> str:
     """Without `/gpu`, which the documentation counts among the address and among the paths."""
     return base_url.rstrip("/").removesuffix("/gpu")
-
-
-def _launch_body(request: LaunchRequest) -> dict[str, Any]:
-    _check_limits(request)
-    body: dict[str, Any] = {
-        "plan_id": request.offer.reference["plan_id"],
-        "name": request.stamp,
-        "container_settings": {
-            "image": request.image,
-            "expose": [
-                {"port": str(port), "protocol": "tcp"} for port in request.ports or (_DEFAULT_PORT,)
-            ],
-            "environment": [
-                {"name": name, "value": value} for name, value in request.environment.items()
-            ],
-            "startup_command": request.bootstrap,
-        },
-    }
-    if (country := request.offer.reference.get("country")) is not None:
-        body["constraints"] = {"location": country}
-    if request.ssh_public_key is not None:
-        body["ssh_key"] = request.ssh_public_key
-    return body
-
-
-def _check_limits(request: LaunchRequest) -> None:
-    """Say which limit is exceeded before the provider answers with a text of its own."""
-    environment = request.environment
-    bad_names = sorted(name for name in environment if not _ENVIRONMENT_NAME.fullmatch(name))
-    checks = (
-        (_NAME.fullmatch(request.stamp), "the name must be 1 to 25 characters of [a-z0-9-]"),
-        (
-            len(request.bootstrap) <= MAX_STARTUP_COMMAND,
-            f"the bootstrap has {len(request.bootstrap)} characters, at most {MAX_STARTUP_COMMAND}",
-        ),
-        (not bad_names, f"environment names must be like [A-Z][A-Z0-9_]*, not {bad_names}"),
-        (len(environment) <= MAX_ENVIRONMENT, f"at most {MAX_ENVIRONMENT} environment variables"),
-        (
-            request.ssh_public_key is None or "SSH_PUBKEY" not in environment,
-            "SSH_PUBKEY is set by the SSH key; do not set it in the environment as well",
-        ),
-        (len(request.ports) <= MAX_PORTS, f"at most {MAX_PORTS} ports"),
-        (
-            len(request.image) <= MAX_IMAGE and request.image == request.image.lower(),
-            f"the image must be lower case and at most {MAX_IMAGE} characters",
-        ),
-    )
-    problems = [problem for is_met, problem in checks if not is_met]
-    if problems:
-        raise ProviderRefusedError(f"fluence cannot launch this: {'; '.join(problems)}")
 
 
 def _launched_id(answer: httpx.Response) -> str:

@@ -2,14 +2,15 @@
 
 Our names are the display names of RunPod's public table of GPU types (2025-06-13), which tell
 form factors apart. Vast.ai's spellings are those that gpuhunt 0.1.34 maps and Vast's own
-documentation shows; Fluence gives a lower-case model and an interface (`h100`, `SXM`).
+documentation shows; EC2's are those of `DescribeInstanceTypes`; Fluence gives a lower-case model
+and an interface (`h100`, `SXM`).
 A model that is not in the table keeps its provider's words: it can be rented, by that name.
 """
 
 import re
 
 CANONICAL = (
-    "A10", "A30", "A40",
+    "A10", "A10G", "A30", "A40",
     "A100 PCIe", "A100 SXM", "A100X", "A800 PCIe",
     "H100 NVL", "H100 PCIe", "H100 SXM",
     "H200 NVL", "H200 SXM",
@@ -38,6 +39,7 @@ _OTHER_SPELLINGS = {
     "h200": "H200 SXM",
     "h200sxm5": "H200 SXM",
     "rtx4080s": "RTX 4080 SUPER",
+    "rtxproserver6000": "RTX PRO 6000",
     "rtxpro6000workstation": "RTX PRO 6000 WS",
     "qrtx6000": "Quadro RTX 6000",
     "qrtx8000": "Quadro RTX 8000",

@@ -5,22 +5,40 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from podferry.domain.errors import ProviderRefusedError
-from podferry.ports.gpu_cloud import GpuCloud
+from podferry.ports.gpu_cloud import CloudTraits, GpuCloud
 
 PROVIDERS = {
+    "ec2": "podferry.adapters.providers.ec2:Ec2Cloud",
     "fluence": "podferry.adapters.providers.fluence:FluenceCloud",
+    "gce": "podferry.adapters.providers.gce:GceCloud",
+    "lambda": "podferry.adapters.providers.lambda_cloud:LambdaCloud",
+    "runpod": "podferry.adapters.providers.runpod:RunpodCloud",
     "vastai": "podferry.adapters.providers.vastai:VastCloud",
 }
+
+
+EVERY_CALL = "every call"
 
 
 class ProviderAdapter(GpuCloud, Protocol):
     """What a line of the registry leads to, once it has a key."""
 
     min_interval_seconds: Mapping[str, float]
-    """Shortest time between two calls of a method, by the method's name."""
+    """Shortest time between two calls of a method, by the method's name.
+
+    Under `EVERY_CALL` that between any two calls.
+    """
 
 
-class _AdapterClass(Protocol):
+class AdapterClass(Protocol):
+    """What a line of the registry names. What a provider is stands in its class."""
+
+    __doc__: str | None
+    __module__: str
+    name: str
+    traits: CloudTraits
+    min_interval_seconds: Mapping[str, float]
+
     def __call__(self, api_key: str, base_url: str | None = None) -> ProviderAdapter: ...
 
 
@@ -30,9 +48,17 @@ def adapter(name: str, api_key: str, base_url: str | None) -> ProviderAdapter:
     Raises:
         ProviderRefusedError: no such provider.
     """
+    return adapter_class(name)(api_key, base_url)
+
+
+def adapter_class(name: str) -> AdapterClass:
+    """The class that the registry names, without a key.
+
+    Raises:
+        ProviderRefusedError: no such provider.
+    """
     if name not in PROVIDERS:
         known = ", ".join(sorted(PROVIDERS))
         raise ProviderRefusedError(f"there is no provider {name!r}; known are {known}")
     module, _, class_name = PROVIDERS[name].partition(":")
-    adapter_class = cast("_AdapterClass", getattr(import_module(module), class_name))
-    return adapter_class(api_key, base_url)
+    return cast("AdapterClass", getattr(import_module(module), class_name))

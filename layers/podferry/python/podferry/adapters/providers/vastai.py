@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from podferry.adapters.providers.gpu_names import canonical_name, vast_names
 from podferry.adapters.providers.units import gib_from_gb, microusd
-from podferry.adapters.providers.vastai_launch import disk_gb, launch_body
+from podferry.adapters.providers.vastai_launch import MAX_ARGUMENTS, disk_gb, launch_body
 from podferry.adapters.providers.vastai_view import Instance, gone_view, view_of
 from podferry.adapters.providers.wire import (
     LenientDecimal,
@@ -35,7 +35,7 @@ from podferry.domain.errors import (
     ProviderRefusedError,
     QuotaExceededError,
 )
-from podferry.domain.offer import BillingRule, Kind, Market, Offer, Requirements
+from podferry.domain.offer import BillingRule, Channel, Kind, Market, Offer, Requirements
 from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView
 
 _LOGGER = logging.getLogger(__name__)
@@ -123,7 +123,17 @@ class VastCloud:
         poll_seconds=10,
         listing_settles_seconds=60,
         failed_is_final=False,
+        kinds=(Kind.CONTAINER,),
+        markets=(Market.ON_DEMAND,),
+        channel=Channel.ENTRYPOINT,
+        bootstrap_limit=MAX_ARGUMENTS,
+        billing=PER_SECOND,
+        can_cancel_starting=True,
+        reclaim_notice_seconds=None,
+        shows_price=True,
+        shows_billing_start=True,
     )
+    """Limits and intervals: docs.vast.ai, OpenAPI files and guides. Billing: guide "pricing"."""
     min_interval_seconds = _MIN_INTERVAL_SECONDS
 
     def __init__(

@@ -5,7 +5,7 @@ Two kinds of call. A *safe* one may be repeated, so every passing fault is `Prov
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
@@ -15,7 +15,12 @@ import httpx
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from podferry.adapters.providers.scrub import scrub
-from podferry.domain.errors import OutcomeUnknownError, ProviderBusyError, ProviderRefusedError
+from podferry.domain.errors import (
+    KeyRefusedError,
+    OutcomeUnknownError,
+    ProviderBusyError,
+    ProviderRefusedError,
+)
 
 CREATE_TIMEOUT_SECONDS = 60.0
 SAFE_TIMEOUT_SECONDS = 20.0
@@ -47,18 +52,27 @@ class ProviderHTTP:
         self,
         provider: str,
         base_url: str,
-        headers: Mapping[str, str],
+        headers: Mapping[str, str] | Callable[[], Mapping[str, str]],
         client: httpx.Client | None = None,
     ) -> None:
+        """`headers` carry the key; a function is asked for each call, because tokens expire."""
         self._provider = provider
         self._base_url = base_url.rstrip("/")
-        self._headers = dict(headers)
+        self._headers = headers if callable(headers) else lambda: headers
         self._client = client
 
     def send(
-        self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        own: frozenset[int] = frozenset(),
     ) -> httpx.Response:
         """A call that may be repeated; returns a 2xx, or a 4xx that is the provider's own.
+
+        `own` are statuses that may say something else here than that the key is bad.
 
         Raises:
             ProviderBusyError, ProviderRefusedError.
@@ -67,11 +81,16 @@ class ProviderHTTP:
             answer = self._request(method, path, SAFE_TIMEOUT_SECONDS, params=params, body=body)
         if answer.status_code >= 500 or answer.status_code in _PASSING:
             raise self._busy(answer)
-        self._check_access(answer)
+        if answer.status_code not in own:
+            self._check_access(answer)
         return answer
 
-    def send_create(self, method: str, path: str, *, body: Any) -> httpx.Response:
+    def send_create(
+        self, method: str, path: str, *, body: Any, own: frozenset[int] = frozenset()
+    ) -> httpx.Response:
         """The call that costs money if it is made twice; returns a 2xx or a provider's own 4xx.
+
+        `own` are statuses that say something else here than that the key is bad.
 
         Raises:
             ProviderBusyError, ProviderRefusedError: nothing was made.
@@ -84,7 +103,8 @@ class ProviderHTTP:
         if answer.status_code >= 500 or answer.status_code == 408:
             detail = f"{self._provider} answered {answer.status_code} to the create call"
             raise OutcomeUnknownError(f"{detail}; a machine may exist")
-        self._check_access(answer)
+        if answer.status_code not in own:
+            self._check_access(answer)
         return answer
 
     def read(self, answer: httpx.Response, model: type[M]) -> M:
@@ -107,7 +127,7 @@ class ProviderHTTP:
 
     def scrubbed(self, words: str) -> str:
         """`words` fit for errors and logs."""
-        return scrub(words, *(value.removeprefix("Bearer ") for value in self._headers.values()))
+        return scrub(words, *(value.removeprefix("Bearer ") for value in self._headers().values()))
 
     def _request(
         self,
@@ -127,7 +147,7 @@ class ProviderHTTP:
             f"{self._base_url}{path}",
             params=params,
             json=body,
-            headers=self._headers,
+            headers=self._headers(),
             timeout=timeout,
         )
 
@@ -139,7 +159,7 @@ class ProviderHTTP:
 
     def _check_access(self, answer: httpx.Response) -> None:
         if answer.status_code in {401, 403}:
-            raise ProviderRefusedError(
+            raise KeyRefusedError(
                 f"{self._provider} answered {answer.status_code}: the key is wrong, expired or "
                 f"lacks a right; renew the {self._provider} entry of the provider keys"
             )

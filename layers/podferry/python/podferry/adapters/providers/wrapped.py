@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from podferry.adapters.providers.registry import ProviderAdapter
+from podferry.adapters.providers.registry import EVERY_CALL, ProviderAdapter
 from podferry.domain.errors import PodferryError, ProviderBusyError
 from podferry.domain.offer import Offer, Requirements
 from podferry.ports.gpu_cloud import CloudTraits, GpuCloud, LaunchRequest, MachineView
@@ -96,7 +96,10 @@ class RetryingCloud(WrappedCloud):
 
 
 class PacedCloud(WrappedCloud):
-    """Keeps a minimum interval between the calls of one method in this process."""
+    """Keeps minimum intervals between calls, of one method and of any, in this process.
+
+    After a "busy" answer the interval is what the provider asked for.
+    """
 
     def __init__(self, inner: GpuCloud, intervals: Mapping[str, float], pause: Pause) -> None:
         super().__init__(inner)
@@ -111,28 +114,40 @@ class PacedCloud(WrappedCloud):
             self._pause.sleep(wait)
         try:
             return call()
+        except ProviderBusyError as error:
+            self._keep_away(call_name, error.retry_after_seconds)
+            raise
         finally:
             self._end(call_name)
 
     def _reserve(self, call_name: str) -> float:
         """Take the next free moment and say how far away it is."""
-        interval = self._intervals.get(call_name, 0.0)
+        names = (call_name, EVERY_CALL)
         with self._lock:
             now = self._pause.monotonic()
-            start = max(self._free_at.get(call_name, now), now)
+            start = max(now, *(self._free_at.get(name, now) for name in names))
             if start - now > _BUDGET_SECONDS:
                 raise ProviderBusyError(
                     f"too many calls to {self.name} are waiting",
                     retry_after_seconds=start - now,
                 )
-            self._free_at[call_name] = start + interval
+            for name in names:
+                self._free_at[name] = start + self._intervals.get(name, 0.0)
         return start - now
+
+    def _keep_away(self, call_name: str, seconds: float) -> None:
+        """Until the provider wants to be asked again, whoever asks next is told so, not it."""
+        with self._lock:
+            free_at = self._pause.monotonic() + seconds
+            self._free_at[call_name] = max(self._free_at.get(call_name, free_at), free_at)
 
     def _end(self, call_name: str) -> None:
         """The provider counts from when a request arrives, which may be late in the call."""
-        free_at = self._pause.monotonic() + self._intervals.get(call_name, 0.0)
+        now = self._pause.monotonic()
         with self._lock:
-            self._free_at[call_name] = max(self._free_at[call_name], free_at)
+            for name in (call_name, EVERY_CALL):
+                free_at = now + self._intervals.get(name, 0.0)
+                self._free_at[name] = max(self._free_at[name], free_at)
 
 
 class ObservedCloud(WrappedCloud):

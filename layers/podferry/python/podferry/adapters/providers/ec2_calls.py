@@ -1,0 +1,191 @@
+"""Calls to AWS by boto3: which key and region, time limits, and what an error code means.
+
+Codes are from "Error codes for the Amazon EC2 API" (read 2026-11-30). As in `wire.py` there are
+safe calls, whose passing faults are `ProviderBusyError`, and the create call, for which an answer
+that does not say "nothing was made" is `OutcomeUnknownError`.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+)
+from botocore.parsers import ResponseParserError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from podferry.adapters.providers.scrub import scrub
+from podferry.domain.errors import (
+    CloudError,
+    KeyRefusedError,
+    NoCapacityError,
+    OfferGoneError,
+    OutcomeUnknownError,
+    ProviderBusyError,
+    ProviderRefusedError,
+    QuotaExceededError,
+)
+
+_CONNECT_SECONDS = 10
+_READ_SECONDS = 30
+_BUSY_SECONDS = 5.0
+
+THROTTLED = frozenset({"RequestLimitExceeded", "Throttling", "ThrottlingException", "SlowDown"})
+NO_ACCESS = frozenset({
+    "AuthFailure", "UnauthorizedOperation", "InvalidClientTokenId", "SignatureDoesNotMatch",
+    "IncompleteSignature", "MissingAuthenticationToken", "ExpiredToken", "RequestExpired",
+    "UnrecognizedClientException", "AccessDeniedException",
+})  # fmt: skip
+NOT_FOUND = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"})
+REFUSALS: dict[str, type[CloudError]] = {
+    "InsufficientInstanceCapacity": NoCapacityError,
+    "InsufficientCapacity": NoCapacityError,
+    "InsufficientHostCapacity": NoCapacityError,
+    "UnfulfillableCapacity": NoCapacityError,
+    # The type is not sold in this zone, or not by the spot market.
+    "Unsupported": OfferGoneError,
+    "UnsupportedOperation": OfferGoneError,
+    "SpotMaxPriceTooLow": OfferGoneError,
+    "VcpuLimitExceeded": QuotaExceededError,
+    "InstanceLimitExceeded": QuotaExceededError,
+    "MaxSpotInstanceCountExceeded": QuotaExceededError,
+    "VolumeLimitExceeded": QuotaExceededError,
+    # An instance of this token exists, made with another request: it is found by its stamp.
+    "IdempotentParameterMismatch": OutcomeUnknownError,
+}
+_NOTHING_SENT = (EndpointConnectionError, ConnectTimeoutError)
+
+Clients = Callable[[str, str], Any]
+"""A boto3 client of (service, region)."""
+
+
+class Ec2Key(BaseModel):
+    """The `api_key` of the provider keys' `ec2` entry, as JSON text.
+
+    Example:
+        {"access_key_id": "AKIA...", "secret_access_key": "...", "regions": ["us-east-1"]}
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    access_key_id: str = Field(min_length=1)
+    secret_access_key: str = Field(min_length=1, repr=False)
+    regions: list[str] = Field(default=["us-east-1"], min_length=1)
+    image: str | None = None
+    """An AMI, or `resolve:ssm:` and a parameter; it needs Docker and NVIDIA's toolkit."""
+    security_groups: dict[str, list[str]] = Field(default_factory=dict)
+    """By region; without them the network's default group, which lets nobody in."""
+    subnets: dict[str, str] = Field(default_factory=dict)
+    """By zone; without them the default network."""
+
+
+def read_key(text: str) -> Ec2Key:
+    """The key in an `api_key`.
+
+    Raises:
+        KeyRefusedError: it is not of that form.
+    """
+    try:
+        return Ec2Key.model_validate_json(text)
+    except ValidationError as error:
+        places = sorted({".".join(map(str, each["loc"])) or "text" for each in error.errors()})
+        raise KeyRefusedError(
+            'the api_key of ec2 must be JSON text like {"access_key_id": "...", '
+            f'"secret_access_key": "..."}}; wrong at: {", ".join(places)}'
+        ) from None
+
+
+def clients_of(key: Ec2Key, base_url: str | None) -> Clients:
+    """Clients that wait a bounded time and try once: repeating is up to the caller."""
+    # Loading boto3 costs a function a second, which only users of this provider should pay.
+    import boto3  # noqa: PLC0415
+    from botocore.config import Config  # noqa: PLC0415
+
+    # At DEBUG botocore writes bodies and signatures, whoever asked for DEBUG of what.
+    logging.getLogger("botocore").setLevel(logging.INFO)
+    session: Any = boto3.session.Session(
+        aws_access_key_id=key.access_key_id, aws_secret_access_key=key.secret_access_key
+    )
+    config = Config(
+        connect_timeout=_CONNECT_SECONDS,
+        read_timeout=_READ_SECONDS,
+        # A capacity error has status 500: a retry would only repeat it.
+        retries={"total_max_attempts": 1},
+        parameter_validation=True,
+    )
+    made: dict[tuple[str, str], Any] = {}
+    # A session must not make two clients at the same time.
+    making = threading.Lock()
+
+    def client(service: str, region: str) -> Any:
+        with making:
+            known = made.get((service, region))
+            if known is None:
+                options = {"region_name": region, "endpoint_url": base_url, "config": config}
+                known = session.client(service, **options)
+                made[(service, region)] = known
+            return known
+
+    return client
+
+
+@contextmanager
+def safe_call(key: Ec2Key) -> Iterator[None]:
+    """Translate errors of a call that may be repeated."""
+    try:
+        yield
+    except ClientError as error:
+        raise _refused_or_busy(error, key) from error
+    except (BotoCoreError, ResponseParserError) as error:
+        raise ProviderBusyError(f"ec2 did not answer ({type(error).__name__})") from error
+
+
+@contextmanager
+def create_call(key: Ec2Key) -> Iterator[None]:
+    """Translate errors of the create call."""
+    try:
+        yield
+    except ClientError as error:
+        code, said = code_of(error), _words(error, key)
+        if code in REFUSALS:
+            raise REFUSALS[code](said) from error
+        if code not in THROTTLED and _status(error) >= 500:
+            raise OutcomeUnknownError(f"{said}; a machine may exist") from error
+        raise _refused_or_busy(error, key) from error
+    except _NOTHING_SENT as error:
+        kind = type(error).__name__
+        raise ProviderBusyError(f"ec2 cannot be reached ({kind}); nothing was rented") from error
+    except (BotoCoreError, ResponseParserError) as error:
+        kind = type(error).__name__
+        raise OutcomeUnknownError(f"the create call to ec2 was cut off ({kind})") from error
+
+
+def code_of(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def _refused_or_busy(error: ClientError, key: Ec2Key) -> CloudError:
+    code, said = code_of(error), _words(error, key)
+    if code in THROTTLED or _status(error) >= 500:
+        return ProviderBusyError(f"{said}; try again", retry_after_seconds=_BUSY_SECONDS)
+    if code in NO_ACCESS:
+        return KeyRefusedError(
+            f"{said}: the key is wrong, expired or lacks a right; renew the ec2 entry of the "
+            "provider keys"
+        )
+    return ProviderRefusedError(said)
+
+
+def _status(error: ClientError) -> int:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def _words(error: ClientError, key: Ec2Key) -> str:
+    message = str(error.response.get("Error", {}).get("Message", "")) or "no reason"
+    return f"ec2 answered {code_of(error)}: {scrub(message, key.secret_access_key)}"

@@ -1,0 +1,69 @@
+"""Boots that fail or hang, and machines taken back: how every adapter shows them."""
+
+from __future__ import annotations
+
+from podferry.adapters.providers.registry import ProviderAdapter
+from podferry.domain.offer import Kind
+from podferry.ports.gpu_cloud import ViewState
+from tests.contract.providers.machines import NEVER_UP, OVER, WANTED, a_launch, end, wait_for
+from tests.contract.providers.simulation import Simulation, wait_until
+
+
+def test_case_p4_a_machine_that_was_promised_and_never_made_is_not_found(
+    simulation: Simulation, cloud: ProviderAdapter
+) -> None:
+    launch = a_launch(cloud)
+    simulation.set_faults(create_ok_but_nothing=1)
+
+    promised = cloud.create(launch)
+
+    view = cloud.get(promised)
+    assert (view.state, view.stamp) == (ViewState.GONE, None)
+    assert cloud.find(launch.stamp) == []
+    cloud.give_up(promised)
+
+
+def test_case_p5_a_machine_has_the_time_to_boot_that_its_kind_needs(
+    cloud: ProviderAdapter,
+) -> None:
+    kinds = {offer.kind for offer in cloud.list_offers(WANTED)}
+
+    least = 600 if kinds == {Kind.CONTAINER} else 900
+    assert cloud.traits.boot_deadline_seconds >= least
+
+
+def test_case_p13_a_boot_that_fails_is_shown_and_can_be_cleared_away(
+    simulation: Simulation, cloud: ProviderAdapter
+) -> None:
+    simulation.set_faults(boot_fails=1)
+    made = cloud.create(a_launch(cloud))
+
+    wait_until(lambda: cloud.get(made).state in NEVER_UP, "the failure is shown")
+
+    cloud.give_up(made)
+    assert cloud.get(made).state in OVER
+
+
+def test_a_machine_that_hangs_while_it_starts_never_looks_up(
+    simulation: Simulation, cloud: ProviderAdapter
+) -> None:
+    simulation.set_faults(boot_never="pulling")
+    launch = a_launch(cloud)
+    made = cloud.create(launch)
+
+    view = wait_for(cloud, made, ViewState.STARTING)
+
+    # A VM has its address before anything runs on it.
+    assert view.ports == () or launch.offer.kind is not Kind.CONTAINER
+
+
+def test_a_machine_the_provider_took_back_is_lost_stopped_or_gone(
+    simulation: Simulation, cloud: ProviderAdapter
+) -> None:
+    made = cloud.create(a_launch(cloud))
+    wait_until(lambda: cloud.get(made).ports != (), "the machine runs")
+
+    simulation.reclaim(made)
+
+    assert cloud.get(made).state in {ViewState.LOST, ViewState.STOPPED, ViewState.GONE}
+    end(cloud, made)

@@ -1,0 +1,58 @@
+"""Every provider's word on a key, over its simulator: taken, or refused as a key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from podferry.adapters.memory.key_vault import MemoryKeyVault
+from podferry.adapters.memory.store import MemoryStore
+from podferry.adapters.memory.surroundings import ManualClock, MemorySignals, SeededRandomness
+from podferry.adapters.providers.clouds import KeyedClouds, ProviderKey
+from podferry.domain.errors import InvalidRequestError
+from podferry.services.clouds import Clouds
+from podferry.services.provider_keys import ProviderKeys
+from podferry.services.records import Records
+from tests.contract.providers.machines import WANTED
+from tests.contract.providers.simulation import Simulation
+
+ACCOUNT = "acct_1"
+
+
+@dataclass
+class Office:
+    """An account that puts keys in, and a deployment that knows the provider's address."""
+
+    simulation: Simulation
+    vault: MemoryKeyVault = field(default_factory=MemoryKeyVault)
+
+    def __post_init__(self) -> None:
+        records = Records(MemoryStore(), ManualClock(), SeededRandomness())
+        deployments = ProviderKey("a key that the provider does not know", self.simulation.url)
+        keys = {self.simulation.provider: deployments}
+        self.clouds = Clouds(records, KeyedClouds(lambda: keys, MemorySignals(), self.vault.text))
+        self.keys = ProviderKeys(records, self.clouds, self.vault)
+
+
+@pytest.fixture
+def office(simulation: Simulation) -> Office:
+    return Office(simulation)
+
+
+def test_a_good_key_is_taken_and_rents_in_place_of_the_deployments(office: Office) -> None:
+    name = office.simulation.provider
+    own = office.keys.put(ACCOUNT, name, office.simulation.api_key())
+    assert office.clouds.with_key(name, own).list_offers(WANTED)
+
+
+@pytest.mark.parametrize("is_well_formed", [True, False])
+def test_a_bad_key_is_refused_on_entry_and_kept_nowhere(
+    office: Office, is_well_formed: bool
+) -> None:
+    wrong = office.simulation.api_key("wrong") if is_well_formed else "wrong"
+    with pytest.raises(InvalidRequestError, match="does not take this key") as caught:
+        office.keys.put(ACCOUNT, office.simulation.provider, wrong)
+    assert [problem.where for problem in caught.value.fields] == ["/api_key"]
+    assert office.vault.texts == {}
+    assert office.keys.all_of(ACCOUNT) == []

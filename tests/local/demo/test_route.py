@@ -1,0 +1,54 @@
+"""Where the demo's pod goes, and the table of its way."""
+
+import argparse
+import re
+from pathlib import Path
+
+import pytest
+
+from local.demo.__main__ import DEFAULT_PROVIDERS, route
+from local.demo.report import hop_lines
+from local.demo.story import Hop, Story
+from local.providers.registry import SIMULATORS
+from podferry.adapters.providers.registry import PROVIDERS
+
+MAKEFILE = Path(__file__).parents[3] / "Makefile"
+
+
+def test_the_pod_goes_where_it_is_told_in_that_order() -> None:
+    assert route("gce, lambda,fluence") == ("gce", "lambda", "fluence")
+    assert route(DEFAULT_PROVIDERS) == ("fluence", "vastai")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("fluence,azure", "no provider 'azure'; known are ec2, fluence, gce"),
+        ("fluence,", "no provider ''"),
+        ("fluence", "two or more different"),
+        ("fluence,gce,fluence", "two or more different"),
+    ],
+)
+def test_a_way_that_is_none_is_refused_with_its_reason(text: str, says: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=says):
+        route(text)
+
+
+def test_every_provider_is_simulated_and_visited_by_demo_all() -> None:
+    found = re.search(r"local\.demo --providers (\S+)", MAKEFILE.read_text(encoding="utf-8"))
+
+    assert found is not None
+    assert set(route(found[1])) == set(PROVIDERS) == set(SIMULATORS)
+
+
+def test_the_table_has_a_line_for_each_hop() -> None:
+    story = Story(None, ("lambda", "gce"), None, Path(), print)
+    story.inventory = {"/a": [], "/b": []}
+    story.costs = {"lambda": 12_500, "gce": 70}
+    story.hops = [Hop("launch", "lambda", "vm", 9.87, None), Hop("start", "gce", "vm", 12.0, 3)]
+
+    title, _, first, second = [line.split() for line in hop_lines(story)]
+
+    assert "2" in title
+    assert first == ["1", "launch", "lambda", "vm", "9.9", "-", "0.012500"]
+    assert second == ["2", "start", "gce", "vm", "12.0", "3", "0.000070"]
