@@ -15,6 +15,14 @@ from podferry_agent.execs import Exec
 from podferry_agent.facts import collect_facts
 from podferry_agent.gpus import GpuSampler
 from podferry_agent.heartbeat import Heartbeat, Wakeup
+from podferry_agent.idle.usage import (
+    BoxProcesses,
+    GpuUse,
+    NetworkUse,
+    Usage,
+    all_network_bytes,
+)
+from podferry_agent.idle.watch import ActivityWatch
 from podferry_agent.init import EXIT_DONE, EXIT_EPOCH_STALE, EXIT_REFUSED
 from podferry_agent.journal import CommandJournal
 from podferry_agent.last_save import LastSave
@@ -28,7 +36,8 @@ from podferry_agent.restoring import ForkGuard, Restoring
 from podferry_agent.runs import Run
 from podferry_agent.saving import SaveTimer
 from podferry_agent.settings import Settings
-from podferry_agent.snapshot import resume_all_left_paused
+from podferry_agent.snapshot import TimeLimit, resume_all_left_paused
+from podferry_agent.ssh.service import Listen, SshService
 from podferry_agent.state import StateStore
 from podferry_agent.transfer import IN_FLIGHT, PresignedStore, TransferScope
 from podferry_agent.wire import Command, HeartbeatReply, Notice, QuiesceArgs
@@ -38,9 +47,12 @@ _LOG = logging.getLogger(__name__)
 _END_GRACE_SECONDS = 5.0
 # How long the agent stays to deliver its last reports when it was told to shut down.
 _FAREWELL_SECONDS = 15.0
-# Providers give 5 to 30 seconds between SIGTERM and the end, and do not say which.
-_SIGTERM_SECONDS = 30.0
+# Providers give 5 to 30 seconds between SIGTERM and the end, and do not say which. The first save
+# is over before the workload is ended, the others come after that.
+_SIGTERM_FIRST_SECONDS, *_SIGTERM_LATER_SECONDS = (5.0, 15.0, 30.0)
+_WARNING_SECONDS = 30.0
 _MAINTENANCE_SECONDS = 3600.0
+_SIGTERM = Notice("shutdown", "sigterm", None)
 
 
 class Agent:
@@ -58,9 +70,10 @@ class Agent:
         self._boot_id = _boot_id(supervisor)
         self._box = Box(settings.root, settings.machine_id, dict(os.environ))
         clean_own_environment()
+        self._api_pool = build_pool(settings.ca_pem, connections=8)
         self._api = ApiClient(
             ApiSettings(settings.api_url, settings.retry_seconds, settings.retry_max_seconds),
-            build_pool(settings.ca_pem, connections=8),
+            self._api_pool,
             self._stopping,
             self._on_epoch_stale,
         )
@@ -69,14 +82,19 @@ class Agent:
         self._gpus = GpuSampler(self._box, self._may_fork)
         self._workload = Workload(self._box, self._store, settings.log_limit_bytes, self._boot_id)
         scope = ProcessScope(settings.machine_id, supervisor)
+        listen = None if settings.ssh_listen is None else Listen(*settings.ssh_listen)
+        self.ssh = SshService(self._api, self._box, self._store, self._stopping, listen)
         self._quiesce = Quiesce(self._box, self._store, scope, self._workload)
         self._saves = SaveTimer(self._api, self._begin_save, self._stopping)
+        self._limit = TimeLimit()
+        self._term_at = 0.0
         self._runner = CommandRunner(
             self._handlers(), CommandJournal(self._store), self._wakeup.set
         )
+        self._activity = self._new_activity(scope)
         self._notice = TerminationNotice(self._wakeup.set)
-        self._last_save = LastSave(self._api, self._runner, self._stopping)
-        for hook in (self._save_last, self._end_workload, self._save_last, self._take_leave):
+        self._last_save = LastSave(self._api, self._runner, self._limit, self._stopping)
+        for hook in (self._save_first, self._end_workload, self._save_again, self._take_leave):
             self._notice.add_hook(hook)
 
     def run(self) -> int:
@@ -89,9 +107,11 @@ class Agent:
         self._notice.install()
         self._workload.recover()
         resume_all_left_paused(os.fsencode(self._settings.state_dir))
+        self.ssh.recover()
         self._runner.recover()
         self._gpus.start()
         self._saves.start()
+        self._activity.start()
         if self._settings.metadata_url is not None:
             MetadataWatch(self._settings.metadata_url, self._on_notice, self._stopping).start()
         try:
@@ -118,9 +138,11 @@ class Agent:
         return {
             "quiesce": self._handle_quiesce,
             "resume": lambda _context: self._quiesce.resume(),
-            "capture": Capturing(self._api, self._open_store, self._saves, root, directory).handle,
+            "capture": Capturing(
+                self._api, self._open_store, self._saves, root, directory, self._limit
+            ).handle,
             "restore": Restoring(self._open_store, root, directory, self._guard).handle,
-            "run": Run(self._box, self._workload).handle,
+            "run": Run(self._box, self._workload, self.ssh).handle,
             "exec": Exec(self._box, self._api, directory, self._may_fork).handle,
             "shutdown": self._handle_shutdown,
         }
@@ -132,6 +154,7 @@ class Agent:
             workload=self._workload,
             metrics=Metrics(self._settings.root, self._gpus),
             runner=self._runner,
+            activity=self._activity.report,
             wakeup=self._wakeup,
             is_over=self._is_over,
             on_answer=self._on_answer,
@@ -153,6 +176,23 @@ class Agent:
         self._farewell_at = time.monotonic() + _FAREWELL_SECONDS
         return {}
 
+    def _new_activity(self, scope: ProcessScope) -> ActivityWatch:
+        usage = Usage(
+            BoxProcesses(self._settings.root, scope),
+            GpuUse(self._box, self._gpus),
+            NetworkUse(all_network_bytes, self._moved_bytes),
+            lambda: self.ssh.sessions,
+        )
+        window = self._settings.idle_window_seconds
+        return ActivityWatch(usage.sample, self._is_working, self._stopping, window)
+
+    def _moved_bytes(self) -> int:
+        return self._api_pool.moved_bytes + self._object_pool.moved_bytes
+
+    def _is_working(self) -> bool:
+        """Whether somebody waits for a command; nobody does for a save."""
+        return any(c.command.kind != "capture" for c in self._runner.running())
+
     def _may_fork(self) -> bool:
         """Not while the box's programs are being replaced: they would be half old, half new."""
         return self._guard.is_open
@@ -171,6 +211,7 @@ class Agent:
     def _on_answer(self, reply: HeartbeatReply) -> None:
         self._workload.start_again_if_lost()
         self._saves.learn(reply.save_interval_seconds)
+        self._activity.learn(reply.idle_signals)
 
     def _on_epoch_stale(self) -> None:
         self._is_stale = True
@@ -179,19 +220,25 @@ class Agent:
     def _on_notice(self, notice: Notice) -> None:
         """The metadata service says that the machine will go."""
         now = time.monotonic()
-        deadline = now + (notice.deadline_seconds or _SIGTERM_SECONDS)
+        deadline = now + (notice.deadline_seconds or _WARNING_SECONDS)
         if notice.kind == "maintenance":
             # The control plane moves the pod; that it hears of it may take as long as it takes.
             self._last_save.tell(notice, now + _MAINTENANCE_SECONDS)
         elif notice.deadline_seconds is None:
+            # It may go, some time: a whole save is worth more than one that is sealed early.
             self._last_save.make(notice, deadline)
         else:
             self._last_save.keep_making(notice, deadline)
 
-    def _save_last(self) -> None:
+    def _save_first(self) -> None:
         """SIGTERM: how long there is nobody says; what is not saved in time harms nothing."""
-        notice = Notice("shutdown", "sigterm", None)
-        self._last_save.make(notice, time.monotonic() + _SIGTERM_SECONDS)
+        self._term_at = time.monotonic()
+        self._last_save.make_until(_SIGTERM, self._term_at + _SIGTERM_FIRST_SECONDS)
+
+    def _save_again(self) -> None:
+        """What the workload wrote at its end, and what there was no time for."""
+        deadlines = [self._term_at + seconds for seconds in _SIGTERM_LATER_SECONDS]
+        self._last_save.make_until_one_of(_SIGTERM, deadlines)
 
     def _end_workload(self) -> None:
         """Let it end well; what it writes at its end is saved once more."""
@@ -209,6 +256,7 @@ class Agent:
         self._stopping.set()
         self._runner.stop_all("agent_ending")
         self._gpus.stop()
+        self.ssh.stop()
         self._workload.end_with_the_box(0.0)
         self._quiesce.end_everything(_END_GRACE_SECONDS)
         return EXIT_EPOCH_STALE if self._is_stale else EXIT_DONE

@@ -6,6 +6,7 @@ import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import certifi
 import urllib3
@@ -24,7 +25,32 @@ _LOG = logging.getLogger(__name__)
 _RETRYABLE_STATUS = frozenset({408, 425, 429})
 
 
-def build_pool(ca_pem: str | None, connections: int) -> urllib3.PoolManager:
+# The lines of a request and of its answer, about as long as ours are.
+_HEADER_BYTES = 2048
+
+
+class MeteredPool(urllib3.PoolManager):
+    """Counts what the agent itself moves: it is no sign that anybody uses the box."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._count_lock = threading.Lock()
+        self.moved_bytes = 0
+
+    def urlopen(
+        self, method: str, url: str, *arguments: Any, **options: Any
+    ) -> urllib3.BaseHTTPResponse:
+        answered = 0
+        try:
+            response = super().urlopen(method, url, *arguments, **options)
+            answered = len(response.data)
+            return response
+        finally:
+            with self._count_lock:
+                self.moved_bytes += len(options.get("body") or b"") + answered + _HEADER_BYTES
+
+
+def build_pool(ca_pem: str | None, connections: int) -> MeteredPool:
     """TLS is checked against the bundle's own CA list plus the operator's extra CA.
 
     The box's CA list is the user's: a restore may replace or remove it.
@@ -32,7 +58,7 @@ def build_pool(ca_pem: str | None, connections: int) -> urllib3.PoolManager:
     context = ssl.create_default_context(cafile=certifi.where())
     if ca_pem:
         context.load_verify_locations(cadata=ca_pem)
-    return urllib3.PoolManager(
+    return MeteredPool(
         num_pools=8,
         maxsize=connections,
         block=False,

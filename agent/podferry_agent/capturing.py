@@ -13,7 +13,13 @@ from podferry_agent.commands import CommandContext
 from podferry_agent.errors import CommandError
 from podferry_agent.progress import ProgressReporter
 from podferry_agent.saving import SaveTimer
-from podferry_agent.snapshot import CaptureOutcome, CaptureSpec, SnapshotError, capture
+from podferry_agent.snapshot import (
+    CaptureOutcome,
+    CaptureSpec,
+    SnapshotError,
+    TimeLimit,
+    capture,
+)
 from podferry_agent.transfer import StoreFactory, TransferScope
 from podferry_agent.wire import LISTED_PATHS, SNAPSHOT_KINDS, CaptureArgs, is_settled
 
@@ -33,6 +39,8 @@ class Capturing:
     saves: SaveTimer
     root: Path
     state_dir: Path
+    limit: TimeLimit
+    """Of saves, once it is known that the machine goes."""
     _locks: dict[str, threading.Lock] = field(default_factory=_lock_each)
 
     def handle(self, context: CommandContext) -> dict[str, object]:
@@ -55,11 +63,12 @@ class Capturing:
             lock.release()
 
     def _capture(self, args: CaptureArgs, context: CommandContext) -> dict[str, object]:
-        scope = TransferScope(args.snapshot_id, args.attempt_id, args.parent)
+        limit = self.limit if args.is_live else TimeLimit()
+        scope = TransferScope(args.snapshot_id, args.attempt_id, args.parent, limit)
         with self.open_store(scope, context.cancelled) as store:
             progress = ProgressReporter(context.report)
             try:
-                outcome = capture(self._spec(args), store, progress, context.cancelled)
+                outcome = capture(self._spec(args), store, progress, context.cancelled, limit)
             except SnapshotError as error:
                 raise CommandError(error.code, str(error), retryable=error.retryable) from error
         return _result(outcome)
@@ -92,7 +101,7 @@ class Capturing:
 
 def _result(outcome: CaptureOutcome) -> dict[str, object]:
     summary = outcome.summary.as_dict()
-    for name in ("torn", "unreadable", "warnings"):
+    for name in ("torn", "unreached", "unreadable", "warnings"):
         summary[name] = list(getattr(outcome.summary, name))[:LISTED_PATHS]
     root = outcome.root
     return {

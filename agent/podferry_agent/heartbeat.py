@@ -54,6 +54,7 @@ class Heartbeat:
     workload: Workload
     metrics: Metrics
     runner: CommandRunner
+    activity: Callable[[], dict[str, object] | None]
     wakeup: Wakeup
     is_over: Callable[[], bool]
     on_answer: Callable[[HeartbeatReply], None]
@@ -106,5 +107,6 @@ class Heartbeat:
             "boot_id": self.boot_id,
             "workload": self.workload.status().to_json(),
             "metrics": self.metrics.read(),
+            "activity": self.activity(),
             "commands": self.runner.reports(),
         }

@@ -3,11 +3,13 @@
 import logging
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from podferry_agent.api import ApiClient
 from podferry_agent.commands import CommandRunner
 from podferry_agent.errors import ApiError, ApiUnreachableError, WireError
+from podferry_agent.snapshot import TimeLimit
 from podferry_agent.wire import Command, Notice, NoticeReply
 
 _LOG = logging.getLogger(__name__)
@@ -21,6 +23,7 @@ class LastSave:
 
     api: ApiClient
     runner: CommandRunner
+    limit: TimeLimit
     stopping: threading.Event
 
     def tell(self, notice: Notice, deadline: float) -> Command | None:
@@ -50,13 +53,26 @@ class LastSave:
                 self.stopping.wait(_LOOK_SECONDS)
                 continue
             self.runner.accept(command)
-            if not self._wait(command.id, deadline) or not is_known:
+            if not self._wait(command.id, deadline) or not is_known or self.limit.is_spent:
+                return
+
+    def make_until(self, notice: Notice, deadline: float) -> None:
+        """A save that is sealed before `deadline`, with what it has; so is one under way."""
+        self.limit.end_in(deadline - time.monotonic())
+        self.make(notice, deadline)
+
+    def make_until_one_of(self, notice: Notice, deadlines: Iterable[float]) -> None:
+        """Nobody says how long there is: one for the shortest time; if it is partial, another."""
+        for deadline in deadlines:
+            cuts = self.limit.cuts
+            self.make_until(notice, deadline)
+            if self.limit.cuts == cuts or self.stopping.is_set():
                 return
 
     def keep_making(self, notice: Notice, deadline: float) -> None:
         """Save again and again until the machine goes: the pod's programs go on meanwhile."""
         while True:
-            self.make(notice, deadline)
+            self.make_until(notice, deadline)
             is_over = time.monotonic() + _PAUSE_SECONDS > deadline
             if is_over or self.stopping.wait(_PAUSE_SECONDS):
                 return

@@ -17,10 +17,19 @@ class Process:
     pid: int
     parent: int
     session: int
-    has_terminal: bool
+    terminal: int
+    """Device number of its terminal; 0 without one."""
     state: str
     started: int
     name: str
+    ticks: int
+    """CPU time that it used."""
+    reaped_ticks: int
+    """CPU time of its children that have ended."""
+
+    @property
+    def has_terminal(self) -> bool:
+        return self.terminal != 0
 
     @property
     def is_stopped(self) -> bool:
@@ -43,10 +52,12 @@ def find_process(pid: int) -> Process | None:
         pid=pid,
         parent=int(fields[1]),
         session=int(fields[3]),
-        has_terminal=fields[4] != "0",
+        terminal=int(fields[4]),
         state=fields[0],
         started=int(fields[19]),
         name=head.partition("(")[2],
+        ticks=int(fields[11]) + int(fields[12]),
+        reaped_ticks=int(fields[13]) + int(fields[14]),
     )
 
 

@@ -8,6 +8,8 @@ _RULES = (
     # A presigned URL is a key: what makes it one is its query.
     (re.compile(r"(https?://[^\s?\"'<>]+)\?[^\s\"'<>]+"), r"\1?<query>"),
     (re.compile(r"\bX-Amz-[A-Za-z-]+=[^&\s\"'<>]+"), "X-Amz-<query>"),
+    # The pod's host key passes through here. What is cut off has no last line.
+    (re.compile(r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*-----|\Z)"), "<key>"),
 )
 
 

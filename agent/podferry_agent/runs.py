@@ -8,6 +8,7 @@ from podferry_agent.commands import CommandContext
 from podferry_agent.errors import CommandError
 from podferry_agent.probe import probe_command, probe_gpu
 from podferry_agent.redaction import redact
+from podferry_agent.ssh.service import SshService
 from podferry_agent.ssh_keys import write_authorized_keys
 from podferry_agent.wire import RunArgs
 from podferry_agent.workload import Workload, WorkloadSpec, WorkloadStatus
@@ -17,23 +18,30 @@ _LOG_TAIL_BYTES = 1500
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The handler of `run`: keys, GPU check, startup script, command probe."""
+    """The handler of `run`: keys, SSH server, GPU check, startup script, probes."""
 
     box: Box
     workload: Workload
+    ssh: SshService
 
     def handle(self, context: CommandContext) -> dict[str, object]:
         args = RunArgs.parse(context.command.fields())
         write_authorized_keys(self.box.root, args.ssh_authorized_keys)
+        if args.ssh_port is not None:
+            # Before the startup script: whoever wants to see why it hangs can log in.
+            self.ssh.start(args.ssh_port, args.environment)
         if args.require_gpu:
             probe_gpu(self.box)
         status = self._start(args, context)
         probe_command(self.box)
+        if args.ssh_port is not None:
+            self.ssh.probe()
         return {
             "exit_code": status.exit_code,
             "serving": status.state == "serving",
             "probe_ok": True,
             "gpu_ok": True if args.require_gpu else None,
+            "ssh_ok": None if args.ssh_port is None else True,
         }
 
     def _start(self, args: RunArgs, context: CommandContext) -> WorkloadStatus:

@@ -16,6 +16,7 @@ PRIVATE_VARIABLES = frozenset(
         "PF_API",
         "PF_STATE_DIR",
         "PF_METADATA_URL",
+        "PF_SSH_LISTEN",
     },
 )
 
@@ -39,8 +40,12 @@ class Settings:
     retry_seconds: float
     retry_max_seconds: float
     log_limit_bytes: int
+    idle_window_seconds: float
+    """Over which time the use of the box is measured."""
     metadata_url: str | None
     """Where a cloud's metadata service would be. `None`: not looked for, as in a directory box."""
+    ssh_listen: tuple[str, int] | None = None
+    """Where else than on every address and the agreed port, where boxes share a network."""
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -58,7 +63,9 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         retry_seconds=_number(environment, "PF_RETRY_SECONDS", 1.0),
         retry_max_seconds=_number(environment, "PF_RETRY_MAX_SECONDS", 30.0),
         log_limit_bytes=int(_number(environment, "PF_LOG_LIMIT_BYTES", 8 * 1024 * 1024)),
+        idle_window_seconds=_number(environment, "PF_IDLE_WINDOW_SECONDS", 300.0),
         metadata_url=environment.get("PF_METADATA_URL") or _metadata_url(root),
+        ssh_listen=_address(environment, "PF_SSH_LISTEN"),
     )
 
 
@@ -78,6 +85,16 @@ def _required(environment: Mapping[str, str], name: str, meaning: str) -> str:
     if not value:
         raise SettingsError(f"{name} is not set; it must hold {meaning}")
     return value
+
+
+def _address(environment: Mapping[str, str], name: str) -> tuple[str, int] | None:
+    text = environment.get(name, "")
+    if not text:
+        return None
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise SettingsError(f"{name}={text!r} must be HOST:PORT")
+    return host, int(port)
 
 
 def _number(environment: Mapping[str, str], name: str, default: float) -> float:

@@ -7,8 +7,8 @@ knows the machine's token, so it cannot reach the store's host.
 import hashlib
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Self, cast
 
 import urllib3
@@ -18,7 +18,7 @@ from podferry_agent.batching import Batcher
 from podferry_agent.errors import ObjectConflictError, StoppingError, TransferError
 from podferry_agent.redaction import redact
 from podferry_agent.retry import Backoff
-from podferry_agent.snapshot import ObjectNotFoundError
+from podferry_agent.snapshot import ObjectNotFoundError, Span, TimeLimit
 from podferry_agent.wire import (
     OBJECTS_PER_REQUEST,
     DownloadGrant,
@@ -32,6 +32,9 @@ IN_FLIGHT = 4
 _REFUSALS = 8
 _CORRUPTIONS = 3
 _ROOT = "root"
+_PACKS = "packs/"
+_SLICE = 64 * 1024
+_READ_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class TransferScope:
     snapshot_id: str
     attempt_id: str | None = None
     parent_id: str | None = None
+    limit: TimeLimit = field(default_factory=TimeLimit)
+    """Of a save: packs that are not there in time are left, so that the rest can be sent."""
 
     def read_through(self, key: tuple[str, str]) -> str:
         """The snapshot that gives the right to read this object."""
@@ -52,6 +57,22 @@ class TransferScope:
         if self.parent_id is None or is_own_root:
             return self.snapshot_id
         return self.parent_id
+
+
+@dataclass(frozen=True, slots=True)
+class _Slices:
+    """A body in pieces, so that its sending can be broken off; raises `OutOfTimeError` then."""
+
+    body: memoryview
+    span: Span
+
+    def __len__(self) -> int:
+        return len(self.body)
+
+    def __iter__(self) -> Iterator[memoryview]:
+        for start in range(0, len(self.body), _SLICE):
+            self.span.check_sending()
+            yield self.body[start : start + _SLICE]
 
 
 class PresignedStore:
@@ -68,6 +89,8 @@ class PresignedStore:
         self._pool = pool
         self._scope = scope
         self._cancelled = cancelled
+        # Pages and root are not to wait for packs that nobody waits for any more.
+        self._pack_slots = threading.BoundedSemaphore(IN_FLIGHT)
         self._slots = threading.BoundedSemaphore(IN_FLIGHT)
         self._uploads = Batcher(self._ask_uploads, OBJECTS_PER_REQUEST)
         self._downloads = Batcher(self._ask_downloads, OBJECTS_PER_REQUEST)
@@ -87,14 +110,20 @@ class PresignedStore:
             ObjectConflictError: The store has another `root` for this snapshot.
             TransferError: The store refuses it for good.
             StoppingError: Cancelled.
+            OutOfTimeError: It is a pack, and the time for packs is over.
         """
         wanted = StoredObject(name, len(body), sha256)
+        is_pack = name.startswith(_PACKS)
+        span = self._scope.limit.begin() if is_pack else TimeLimit().begin()
+        slots = self._pack_slots if is_pack else self._slots
         tries = _Tries(self._api.new_backoff(), self._cancelled, name)
         while True:
             tries.check()
+            span.check_sending()
             grant = self._uploads.get(wanted)
-            with self._slots:
-                status = self._send("PUT", grant.url, tries, grant.headers, body)[0]
+            with slots:
+                sent = _Slices(memoryview(body), span)
+                status = self._send("PUT", grant.url, tries, grant.headers, sent)[0]
             if status in {200, 201, 204}:
                 return
             if status == 412:
@@ -131,23 +160,29 @@ class PresignedStore:
         url: str,
         tries: "_Tries",
         headers: Mapping[str, str],
-        body: bytes | memoryview | None = None,
+        body: _Slices | None = None,
     ) -> tuple[int, bytes]:
         """Status and body; status 0 when there was no answer."""
         try:
             response = self._pool.request(
                 method,
                 url,
-                body=cast("bytes | None", body),  # any buffer does, which its types do not say
+                body=cast("Iterator[bytes] | None", body),  # any buffer does
                 headers=dict(headers),
                 redirect=False,
-                # A PUT may wait long for its answer: the store hashes the whole body first.
-                timeout=urllib3.Timeout(connect=10, read=120),
+                timeout=urllib3.Timeout(connect=10, read=self._patience()),
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
             tries.note(redact(f"{type(error).__name__}: {error}"))
             return 0, b""
         return response.status, response.data
+
+    def _patience(self) -> float:
+        """A PUT may wait long for its answer: the store hashes the whole body first."""
+        span = self._scope.limit.begin()
+        if not span.is_hurried:
+            return _READ_SECONDS
+        return min(_READ_SECONDS, max(1.0, span.seconds_to_send()))
 
     def _accept_present(self, wanted: StoredObject) -> None:
         """412: content under a name that is its hash is ours; `root` has to be compared."""

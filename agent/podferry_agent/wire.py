@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from podferry_agent.errors import WireError
 from podferry_agent.fields import Fields
@@ -64,6 +64,8 @@ class HeartbeatReply:
     commands: tuple[Command, ...]
     forget: tuple[str, ...]
     save_interval_seconds: int | None
+    idle_signals: tuple[str, ...] | None
+    """What to watch; `None` while the pod is not to be stopped when it is idle."""
 
     @classmethod
     def parse(cls, body: object) -> "HeartbeatReply":
@@ -73,6 +75,7 @@ class HeartbeatReply:
             tuple(Command.parse(item) for item in fields.objects("commands")),
             fields.texts("forget"),
             fields.optional_integer("save_interval_seconds"),
+            fields.texts("idle_signals") or None,
         )
 
 
@@ -184,6 +187,7 @@ class RunArgs:
     require_gpu: bool
     timeout_seconds: int
     port: int | None
+    ssh_port: int | None = None
 
     @classmethod
     def parse(cls, fields: Fields) -> "RunArgs":
@@ -193,7 +197,8 @@ class RunArgs:
             fields.texts("ssh_authorized_keys"),
             fields.flag("require_gpu", default=False),
             fields.integer("timeout_seconds"),
-            _port(fields),
+            _port(fields, "port"),
+            _port(fields, "ssh_port"),
         )
 
 
@@ -219,6 +224,28 @@ class ExecArgs:
             fields.optional_text("working_dir"),
             fields.text_map("environment"),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class HostKeyReply:
+    """The pod's SSH host key; None if the pod has none yet."""
+
+    private_key: str | None = field(repr=False)
+
+    @classmethod
+    def parse(cls, body: object) -> "HostKeyReply":
+        return cls(Fields(body, "host-key reply").optional_text("private_key"))
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizedKeysReply:
+    """Whose key opens the pod: lines of an `authorized_keys` file."""
+
+    authorized_keys: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, body: object) -> "AuthorizedKeysReply":
+        return cls(Fields(body, "ssh-keys reply").texts("authorized_keys"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,8 +302,8 @@ def _chunk_key(fields: Fields) -> bytes:
     return key
 
 
-def _port(fields: Fields) -> int | None:
-    port = fields.optional_integer("port")
+def _port(fields: Fields, name: str) -> int | None:
+    port = fields.optional_integer(name)
     if port is not None and not 1 <= port <= 65535:
-        raise WireError(f"run.args.port must be 1..65535, not {port}")
+        raise WireError(f"run.args.{name} must be 1..65535, not {port}")
     return port

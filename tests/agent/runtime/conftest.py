@@ -36,10 +36,12 @@ def new_agent(plane: FakeControlPlane, tmp_path: Path) -> Iterator[AgentFactory]
 
 
 @contextmanager
-def running_box(folder: Path) -> Iterator[tuple[FakeControlPlane, AgentProcess]]:
+def running_box(
+    folder: Path, **environment: str
+) -> Iterator[tuple[FakeControlPlane, AgentProcess]]:
     """For test files whose tests leave the agent as they found it, and so can share one."""
     control_plane = FakeControlPlane()
-    agent = AgentProcess(control_plane, make_root(folder / "box"), folder / "box.log", {})
+    agent = AgentProcess(control_plane, make_root(folder / "box"), folder / "box.log", environment)
     try:
         agent.start()
         yield control_plane, agent

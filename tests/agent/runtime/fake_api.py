@@ -73,8 +73,12 @@ class FakeControlPlane:
     faults: list[Fault] = field(default_factory=list)
     save_interval_seconds: int | None = None  # without it the agent makes no saves of its own
     next_save: Callable[[], Json] = lambda: {"command": None, "in_seconds": 60.0}
+    idle_signals: list[str] | None = None  # without them the agent does not watch its use
     next_notice: Callable[[Json], Json] = lambda _: {"command": None}
     notices: list[Json] = field(default_factory=list)
+    host_key: str | None = None
+    offered_host_keys: list[str] = field(default_factory=list)
+    authorized_keys: list[str] = field(default_factory=list)
     unsettled: int = 0  # how many hand-ins still have to be repeated
 
     def __post_init__(self) -> None:
@@ -168,6 +172,8 @@ class FakeControlPlane:
             "/agent/v1/uploads": self._uploads,
             "/agent/v1/downloads": self._downloads,
             "/agent/v1/commit": self._commit,
+            "/agent/v1/host-key": self._host_key,
+            "/agent/v1/ssh-keys": lambda _: {"authorized_keys": self.authorized_keys},
         }
         if path not in routes:
             raise RefusalError(404, "not_found")
@@ -203,11 +209,18 @@ class FakeControlPlane:
             "commands": due,
             "forget": forget,
             "save_interval_seconds": self.save_interval_seconds,
+            "idle_signals": self.idle_signals,
         }
 
     def _notice(self, body: Json) -> Json:
         self.notices.append(body)
         return self.next_notice(body)
+
+    def _host_key(self, body: Json) -> Json:
+        if body["private_key"] is not None:
+            self.offered_host_keys.append(body["private_key"])
+            self.host_key = self.host_key or body["private_key"]
+        return {"private_key": self.host_key}
 
     def _ended(self, command: Json) -> bool:
         return command["id"] in self.ended

@@ -116,6 +116,12 @@ def test_figure_that_cannot_be_read_is_unknown() -> None:
     assert system.known(lambda: 5) == 5
 
 
+PRIVATE_KEY = (
+    "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\n"
+    "-----END OPENSSH PRIVATE KEY-----"
+)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -124,6 +130,8 @@ def test_figure_that_cannot_be_read_is_unknown() -> None:
         ("key pf_key1_0123456789abcdef", "key <token>"),
         ("GET https://b.s3/x/y?X-Amz-Signature=1 failed", "GET https://b.s3/x/y?<query> failed"),
         ("url: /x?X-Amz-Signature=abc&X-Amz-Date=1", "url: /x?X-Amz-<query>&X-Amz-<query>"),
+        (f"made {PRIVATE_KEY}, used", "made <key>, used"),
+        (PRIVATE_KEY[:60], "<key>"),
         ("a plain pf_word and https://host/path", "a plain pf_word and https://host/path"),
     ],
 )

@@ -53,7 +53,13 @@ def test_pod_without_a_startup_script_is_ready(
     plane: FakeControlPlane, agent: AgentProcess
 ) -> None:
     result = plane.do("run", run_args(None))
-    assert result == {"exit_code": None, "serving": False, "probe_ok": True, "gpu_ok": None}
+    assert result == {
+        "exit_code": None,
+        "serving": False,
+        "probe_ok": True,
+        "gpu_ok": None,
+        "ssh_ok": None,
+    }
 
 
 def test_startup_script_that_ends_well_makes_the_pod_ready(
