@@ -20,6 +20,8 @@ SIGNALS = {
     "names it.",
     "GarbageHalted": "The garbage of an account is left alone because rows of its snapshots are "
     "missing or a root cannot be read. Look at the log of the garbage function.",
+    "IdleNotEvaluated": "Nobody can say whether a pod is idle that is to be stopped when it is; it "
+    "goes on costing money. Look at the pod's idle_status and at the log of the sweeper.",
     "MachineStuckTerminating": "A provider does not confirm that a machine is gone; it may still "
     "cost money. Look at the machine in the provider's console.",
     "ReleasedMachineAlive": "A machine that its provider no longer listed has dialled in; it may "

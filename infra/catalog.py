@@ -11,6 +11,7 @@ class Right(StrEnum):
     WRITE_TABLE = "write_table"
     READ_OPERATOR_KEY = "read_operator_key"
     READ_PROVIDER_KEYS = "read_provider_keys"
+    KEEP_OWN_KEYS = "keep_own_keys"
     BEGIN_OPERATIONS = "begin_operations"
     RECONCILE = "reconcile"
     ANSWER_WORKFLOWS = "answer_workflows"
@@ -77,6 +78,13 @@ FUNCTIONS = (
         512,
         BEHIND_HTTP_SECONDS,
         frozenset({Right.WRITE_TABLE, Right.READ_PROVIDER_KEYS}),
+    ),
+    FunctionSpec(
+        "provider_keys",
+        "Accounts' own keys at the GPU providers",
+        512,
+        BEHIND_HTTP_SECONDS,
+        frozenset({Right.WRITE_TABLE, Right.READ_PROVIDER_KEYS, Right.KEEP_OWN_KEYS}),
     ),
     FunctionSpec(
         "agent_api",
@@ -153,7 +161,7 @@ FUNCTIONS = (
     ),
     FunctionSpec(
         "sweeper",
-        "Finds lost machines and machines that nobody knows",
+        "Finds idle pods, lost machines and machines that nobody knows",
         512,
         115,
         frozenset({Right.WRITE_TABLE, Right.READ_PROVIDER_KEYS, Right.BEGIN_OPERATIONS}),

@@ -20,6 +20,15 @@ from infra.sources import Sources, Target
 from infra.state_stack import StateNames
 from infra.workflows import PodferryWorkflow
 
+EC2_DOORBELLS: tuple[tuple[str, str, dict[str, list[str]] | None], ...] = (
+    ("Ec2Interruption", "EC2 Spot Instance Interruption Warning", None),
+    (
+        "Ec2StateChange",
+        "EC2 Instance State-change Notification",
+        {"state": ["stopping", "stopped", "shutting-down", "terminated"]},
+    ),
+)
+
 
 class ControlStack(Stack):
     """Everything that computes."""
@@ -46,6 +55,7 @@ class ControlStack(Stack):
         workflows = self._make_workflows()
         self._make_reconciler_rule()
         self._make_daily_sweep()
+        self._make_ec2_doorbells()
         self._make_garbage_rule()
         self._alarms = PodferryAlarms(
             self,
@@ -146,6 +156,29 @@ class ControlStack(Stack):
         )
         rule.add_target(targets.LambdaFunction(self._functions["sweeper"].function))
         acknowledge(rule, "Serverless-EventBusDLQ", "A missed sweep is made up a day later.")
+
+    def _make_ec2_doorbells(self) -> None:
+        """EC2 pushes what it does to instances of this account and region: look at once.
+
+        The event is no proof of anything; the round that it begins asks EC2 and the agents.
+        """
+        for name, detail_type, detail in EC2_DOORBELLS:
+            rule = events.Rule(
+                self,
+                name,
+                description="Podferry: EC2 takes an instance away; look after machines now",
+                event_pattern=events.EventPattern(
+                    source=["aws.ec2"], detail_type=[detail_type], detail=detail
+                ),
+            )
+            rule.add_target(
+                targets.LambdaFunction(
+                    self._functions["sweeper"].function,
+                    retry_attempts=0,
+                    max_event_age=Duration.minutes(1),
+                )
+            )
+            acknowledge(rule, "Serverless-EventBusDLQ", "A missed round is made up in a minute.")
 
     def _make_garbage_rule(self) -> None:
         """It wakes up also at rest: one call a day, which mostly finds nothing."""

@@ -18,6 +18,10 @@ from infra.review import acknowledge
 # API Gateway prefers the more specific path, so the market's routes win over {proxy+}.
 ROUTES = {
     "market": (("GET", "/v1/offers"), ("GET", "/v1/providers")),
+    "provider_keys": (
+        ("GET", "/v1/provider-keys"),
+        *((verb, "/v1/provider-keys/{provider}") for verb in ("GET", "PUT", "DELETE")),
+    ),
     "agent_api": (("POST", "/agent/v1/{proxy+}"),),
     "api": tuple((verb, "/v1/{proxy+}") for verb in ("GET", "POST", "PATCH", "PUT", "DELETE")),
 }

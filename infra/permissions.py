@@ -14,6 +14,8 @@ from infra.state_stack import TABLE_INDEXES, StateNames
 ROOT_KEYS = "*/root"
 SNAPSHOT_KEYS = ("*/packs/*", "*/pages/*", ROOT_KEYS)
 AGENT_KEYS = "agent/*"
+# Secrets of accounts: podferry/<deployment>/provider-keys/<account>/<provider>
+OWN_KEYS = "provider-keys/*"
 
 READ_ROW = ("dynamodb:GetItem",)
 # A row is replaced as a whole, under a condition; nothing updates or scans in place.
@@ -71,6 +73,7 @@ class Permissions:
             Right.WRITE_TABLE: self._write_table,
             Right.READ_OPERATOR_KEY: self._read_operator_key,
             Right.READ_PROVIDER_KEYS: self._read_provider_keys,
+            Right.KEEP_OWN_KEYS: self._keep_own_keys,
             Right.BEGIN_OPERATIONS: self._begin_operations,
             Right.RECONCILE: self._reconcile,
             Right.ANSWER_WORKFLOWS: self._answer_workflows,
@@ -96,8 +99,34 @@ class Permissions:
         return Capability((_read_secret(arn),), {"OPERATOR_KEY_SECRET_ARN": arn})
 
     def _read_provider_keys(self) -> Capability:
-        arn = self._state.provider_keys_secret_arn
-        return Capability((_read_secret(arn),), {"PROVIDER_KEYS_SECRET_ARN": arn})
+        """The deployment's and the accounts' own: whoever calls providers uses either."""
+        arn, own = self._state.provider_keys_secret_arn, self._own_keys_arn()
+        return Capability(
+            (_read_secret(arn), _read_secret(own)),
+            {"PROVIDER_KEYS_SECRET_ARN": arn},
+            self._own_keys_wildcard(),
+        )
+
+    def _keep_own_keys(self) -> Capability:
+        actions = tuple(
+            f"secretsmanager:{verb}" for verb in ("CreateSecret", "DeleteSecret", "PutSecretValue")
+        )
+        own = self._own_keys_arn()
+        return Capability((_allow(actions, own),), wildcards=self._own_keys_wildcard())
+
+    def _own_keys_arn(self) -> str:
+        return self._stack.format_arn(
+            service="secretsmanager",
+            resource="secret",
+            resource_name=f"podferry/{self._state.deployment_id}/{OWN_KEYS}",
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+
+    def _own_keys_wildcard(self) -> dict[str, str]:
+        export = self._stack.resolve(self._state.deployment_id)["Fn::ImportValue"]
+        region = "<AWS::Region>:<AWS::AccountId>"
+        name = f"arn:<AWS::Partition>:secretsmanager:{region}:secret:podferry/{export}/{OWN_KEYS}"
+        return {name: "Accounts and providers are in the name; accounts come after deployments."}
 
     def _begin_operations(self) -> Capability:
         """Start an execution, and the reconciler first: it finds operations that did not start."""

@@ -1,4 +1,4 @@
-"""Every minute while anything runs, and daily: lost machines, ghosts, notices of maintenance."""
+"""Every minute while anything runs, and daily: idle pods, lost machines, ghosts, maintenance."""
 
 from typing import Any
 
@@ -6,13 +6,14 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from podferry.bootstrap import application
+from podferry.steps.rounds import sweep
 
 logger = Logger()
 
 
 @logger.inject_lambda_context(clear_state=True)
-def handler(_event: dict[str, Any], _context: LambdaContext) -> dict[str, int]:
+def handler(event: dict[str, Any], _context: LambdaContext) -> dict[str, int]:
     """One round."""
-    outcome = application().sweep.run()
+    outcome = sweep(application(), event)
     logger.info("swept", extra=outcome)
     return outcome

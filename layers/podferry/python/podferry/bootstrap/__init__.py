@@ -7,6 +7,7 @@ function pays only for what it calls, and asks only for the settings that it has
 from functools import cache, cached_property
 
 from podferry.bootstrap.aws import AwsPorts
+from podferry.bootstrap.foundation import Foundation
 from podferry.bootstrap.ports import Ports
 from podferry.domain.operation import OperationKind
 from podferry.domain.snapshot import SnapshotKind
@@ -15,22 +16,24 @@ from podferry.services.agent.heartbeat import Heartbeat
 from podferry.services.agent.notice import TakeNotice
 from podferry.services.agent.objects import RecordCapture, SignDownloads, SignUploads
 from podferry.services.agent.output import AppendOutput
+from podferry.services.agent.reach import KeepHostKey, ListLogins
 from podferry.services.agent.register import RegisterAgent
 from podferry.services.agent.saves import AskSave
 from podferry.services.browse import Browse
 from podferry.services.cancel import CancelOperation
-from podferry.services.commands import GiveCommand
 from podferry.services.garbage.bury import BuryDead
 from podferry.services.garbage.collect import CollectGarbage
 from podferry.services.garbage.forget import ForgetRows
 from podferry.services.garbage.sweep import SweepObjects
-from podferry.services.giving_up import GiveUp
-from podferry.services.idempotency import GuardedStore, Replies
+from podferry.services.garbage.thin import ThinOut
+from podferry.services.idempotency import Replies
 from podferry.services.identify import Identify
+from podferry.services.idle.stop import StopIdle
+from podferry.services.idle.unevaluated import TellUnevaluated
 from podferry.services.keys import Keys
 from podferry.services.launch.await_agent import AwaitAgent
 from podferry.services.launch.begin import BeginStart, CheckSnapshots
-from podferry.services.launch.choose import ChooseOffer, ListCandidates
+from podferry.services.launch.choose import ChooseOffer
 from podferry.services.launch.finish import FinishStart
 from podferry.services.launch.give_back import AwaitReturned, FailStart, ReturnMachine
 from podferry.services.launch.rent import Boot, Rent
@@ -38,12 +41,12 @@ from podferry.services.launch.restore import AwaitReady, RestoreSnapshot
 from podferry.services.market import Market
 from podferry.services.move.steps import CheckTarget, FailMove, FinishMove, RunHalf
 from podferry.services.move_pod import MovePod
-from podferry.services.operations import Operations
 from podferry.services.pods import ChangePod, CreatePod, DeletePod
 from podferry.services.proof.ask import AskProof
 from podferry.services.proof.prove import FailProof, ProveSnapshot
+from podferry.services.provider_keys import ProviderKeys
 from podferry.services.reconcile import Reconcile
-from podferry.services.records import Records
+from podferry.services.recover.doorbell import Doorbell
 from podferry.services.recover.ghosts import SweepGhosts
 from podferry.services.recover.leftovers import FollowLost, NoteReturn
 from podferry.services.recover.losses import FindLosses
@@ -53,8 +56,6 @@ from podferry.services.recover.sweep import Sweep
 from podferry.services.run_command import RunCommand
 from podferry.services.save_pod import SavePod
 from podferry.services.saves.autosave import Autosave
-from podferry.services.saves.begin import BeginSave
-from podferry.services.saves.end import EndSave
 from podferry.services.saves.settle import SettleSave
 from podferry.services.saves.thin import ThinSaves
 from podferry.services.ssh_keys import SshKeys
@@ -64,48 +65,13 @@ from podferry.services.stop.commit import CommitHeads, VerifyCaptures
 from podferry.services.stop.give_up import AwaitGone, FinishStop, GiveUpMachine
 from podferry.services.stop.turn_back import AssessStop, FailStop, ResumeMachine
 from podferry.services.stop_pod import StopPod
-from podferry.services.verification import VerifySnapshot
 from podferry.settings import read_settings
 
 __all__ = ["Application", "AwsPorts", "Ports", "application"]
 
 
-class Application:
+class Application(Foundation):
     """Every use case, built on first use from one set of ports."""
-
-    def __init__(self, ports: Ports) -> None:
-        self.ports = ports
-        self.clock = ports.clock
-        self.store = GuardedStore(ports.store)
-        self.records = Records(self.store, ports.clock, ports.randomness)
-
-    @cached_property
-    def operations(self) -> Operations:
-        return Operations(self.records, self.ports.workflows, self.ports.schedules)
-
-    @cached_property
-    def commands(self) -> GiveCommand:
-        return GiveCommand(self.records, self.operations, self.ports.workflows)
-
-    @cached_property
-    def verify_snapshot(self) -> VerifySnapshot:
-        return VerifySnapshot(self.records, self.ports.objects)
-
-    @cached_property
-    def candidates(self) -> ListCandidates:
-        return ListCandidates(self.records, self.ports.clouds)
-
-    @cached_property
-    def give_up(self) -> GiveUp:
-        return GiveUp(self.records, self.ports.clouds, self.ports.signals)
-
-    @cached_property
-    def begin_save(self) -> BeginSave:
-        return BeginSave(self.records)
-
-    @cached_property
-    def end_save(self) -> EndSave:
-        return EndSave(self.records)
 
     # Identity and account
 
@@ -130,12 +96,16 @@ class Application:
         return SshKeys(self.store, self.clock)
 
     @cached_property
+    def provider_keys(self) -> ProviderKeys:
+        return ProviderKeys(self.records, self.clouds, self.ports.key_vault)
+
+    @cached_property
     def browse(self) -> Browse:
         return Browse(self.store)
 
     @cached_property
     def market(self) -> Market:
-        return Market(self.ports.clouds, self.store, self.clock)
+        return Market(self.clouds, self.experiences, self.store, self.clock)
 
     # Pods
 
@@ -210,6 +180,14 @@ class Application:
         return AskSave(self.records, self.begin_save)
 
     @cached_property
+    def keep_host_key(self) -> KeepHostKey:
+        return KeepHostKey(self.records)
+
+    @cached_property
+    def list_logins(self) -> ListLogins:
+        return ListLogins(self.records)
+
+    @cached_property
     def append_output(self) -> AppendOutput:
         return AppendOutput(self.records)
 
@@ -232,11 +210,11 @@ class Application:
     def rent(self) -> Rent:
         ports = self.ports
         boot = Boot(api_url=ports.api_url, script=ports.boot_script, bundle=ports.bundle)
-        return Rent(self.records, self.operations, ports.clouds, boot)
+        return Rent(self.records, self.operations, self.clouds, boot)
 
     @cached_property
     def await_agent(self) -> AwaitAgent:
-        return AwaitAgent(self.records, self.operations, self.ports.clouds)
+        return AwaitAgent(self.records, self.operations, self.clouds, self.experiences)
 
     def restore_snapshot(self, kind: SnapshotKind) -> RestoreSnapshot:
         workflows = self.ports.workflows
@@ -350,14 +328,16 @@ class Application:
     @cached_property
     def autosave(self) -> Autosave:
         thin, signals = ThinSaves(self.records), self.ports.signals
-        return Autosave(self.records, self.begin_save, self.end_save, thin, signals)
+        idle = TellUnevaluated(self.records, signals)
+        return Autosave(self.records, self.begin_save, self.end_save, thin, signals, idle)
 
     @cached_property
     def sweep(self) -> Sweep:
-        signals, clouds = self.ports.signals, self.ports.clouds
+        signals, clouds = self.ports.signals, self.clouds
         seal = SealLoss(self.records, self.operations, self.end_save, self.give_up)
         deployment = self.ports.deployment_id
         return Sweep(
+            StopIdle(self.records, self.stop_pod, signals),
             AnswerNotices(self.records, self.move_pod, self.stop_pod, signals),
             FindLosses(self.records, self.give_up, seal, signals),
             FollowLost(self.records, self.give_up, signals),
@@ -365,11 +345,16 @@ class Application:
         )
 
     @cached_property
+    def doorbell(self) -> Doorbell:
+        return Doorbell(self.records, self.take_notice, self.sweep)
+
+    @cached_property
     def collect_garbage(self) -> CollectGarbage:
         records = self.records
         sweep = SweepObjects(records, self.ports.objects, self.verify_snapshot)
-        signals = self.ports.signals
-        return CollectGarbage(records, BuryDead(records), sweep, ForgetRows(records), signals)
+        thin = ThinOut(records, ThinSaves(records))
+        forget, signals = ForgetRows(records), self.ports.signals
+        return CollectGarbage(records, thin, BuryDead(records), sweep, forget, signals)
 
 
 @cache

@@ -7,6 +7,7 @@ from typing import TypeVar
 from podferry.adapters.aws.bundle import BundleSource, S3AgentBundle
 from podferry.adapters.aws.clients import AwsClients
 from podferry.adapters.aws.objects import S3SnapshotObjects
+from podferry.adapters.aws.own_keys import SecretsKeyVault
 from podferry.adapters.aws.provider_keys import SecretsProviderKeys
 from podferry.adapters.aws.schedules import EventBridgeSchedules
 from podferry.adapters.aws.secrets import SecretsOperatorKey
@@ -18,6 +19,7 @@ from podferry.adapters.providers.clouds import KeyedClouds
 from podferry.domain.errors import InternalError
 from podferry.domain.snapshot import SnapshotKind
 from podferry.ports.gpu_cloud import GpuClouds
+from podferry.ports.key_vault import KeyVault
 from podferry.ports.objects import AgentBundle, SnapshotObjects
 from podferry.ports.store import Store
 from podferry.ports.surroundings import Clock, OperatorKey, Randomness, Schedules, Signals
@@ -88,7 +90,15 @@ class AwsPorts:
     def clouds(self) -> GpuClouds:
         arn = _needed(self._settings.provider_keys_secret_arn, "PROVIDER_KEYS_SECRET_ARN")
         keys = SecretsProviderKeys(self._clients, arn, self.clock)
-        return KeyedClouds(keys, self.signals)
+        return KeyedClouds(keys, self.signals, self._own_keys.text)
+
+    @property
+    def key_vault(self) -> KeyVault:
+        return self._own_keys
+
+    @cached_property
+    def _own_keys(self) -> SecretsKeyVault:
+        return SecretsKeyVault(self._clients, self.deployment_id)
 
     @cached_property
     def schedules(self) -> Schedules:

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from podferry.ports.gpu_cloud import GpuClouds
+from podferry.ports.key_vault import KeyVault
 from podferry.ports.objects import AgentBundle, SnapshotObjects
 from podferry.ports.store import Store
 from podferry.ports.surroundings import Clock, OperatorKey, Randomness, Schedules, Signals
@@ -22,6 +23,8 @@ class Ports(Protocol):
     def workflows(self) -> Workflows: ...
     @property
     def clouds(self) -> GpuClouds: ...
+    @property
+    def key_vault(self) -> KeyVault: ...
     @property
     def schedules(self) -> Schedules: ...
     @property

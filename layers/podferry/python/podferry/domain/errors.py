@@ -28,6 +28,7 @@
     │   ├── QuotaExceededError         the provider lends this account no more of it
     │   ├── ProviderBusyError          rate limited or 5xx on a call that is safe to repeat
     │   ├── ProviderRefusedError       key, balance or request wrong; do not retry
+    │   │   └── KeyRefusedError        the key itself: wrong, expired or without a right
     │   ├── NotGoneYetError            ask again
     │   └── OutcomeUnknownError        the create call may have made a machine
     └── InternalError                  ours to mend
@@ -224,6 +225,12 @@ class ProviderRefusedError(CloudError):
     """The key, the balance or the request is wrong; repeating it does not help."""
 
     code = "provider_refused"
+
+
+class KeyRefusedError(ProviderRefusedError):
+    """The provider does not take the key, or the key lacks a right."""
+
+    code = "provider_unauthorised"
 
 
 class NotGoneYetError(CloudError):

@@ -23,6 +23,8 @@ class Ghost(Entity):
     provider: str
     provider_id: str
     stamp: str
+    key_of: str | None = None
+    """The account under whose key it is listed; `None` is the deployment's."""
     missing_since: datetime | None = None
     """First complete listing in a row that did not."""
 

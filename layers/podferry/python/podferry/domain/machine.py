@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from podferry.domain.activity import Activity
 from podferry.domain.entity import Entity
 from podferry.domain.offer import Offer
 
@@ -98,12 +99,16 @@ class Machine(Entity):
     epoch: int
     state: MachineState
     boot_token_sha256: str
+    key_of: str | None = None
+    """The account whose own key it was rented with; `None` is the deployment's."""
     token_sha256: str | None = None
     """Of the machine token that the agent made; set at registration."""
     provider_id: str | None = None
     price_microusd_per_hour: int | None = None
     """The contract's price, which may differ from the offer's."""
     ports: tuple[PublicPort, ...] = ()
+    busy_until: datetime | None = None
+    """When its provider wants to be asked for it again."""
     requested_at: datetime | None = None
     create_ended_at: datetime | None = None
     """When the create call came back, with whatever outcome; `None` if it was cut off."""
@@ -116,6 +121,10 @@ class Machine(Entity):
     released_at: datetime | None = None
     give_up_attempts: int = 0
     facts: dict[str, Any] = field(default_factory=dict)
+    provider_word: str | None = None
+    """State and status in the provider's words, while it boots."""
+    progress_at: datetime | None = None
+    """When that last changed: the provider is at work on it."""
     looked_at: datetime | None = None
     """When the provider was last asked about it."""
     shown_at: datetime | None = None
@@ -136,6 +145,11 @@ class Machine(Entity):
     def holds_data(self) -> bool:
         """Whether the pod ever ran on it, so that giving it up may lose something."""
         return self.ready_at is not None
+
+    @property
+    def billed_from(self) -> datetime | None:
+        """When its bill began, by its provider; of one that does not say so, when it registered."""
+        return self.billing_started_at or self.registered_at
 
     def unlisted_until(self, settles_seconds: int) -> datetime:
         """Until then a listing that does not show the machine proves nothing."""
@@ -162,6 +176,8 @@ class Pulse(Entity):
     """Until then the agent is asked to beat often."""
     workload: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
+    activity: Activity | None = None
+    """Only while the pod has an idle policy."""
 
 
 def last_heard(machine: Machine, pulse: Pulse | None) -> datetime:

@@ -17,6 +17,17 @@ class Market(StrEnum):
     SPOT = "spot"
 
 
+class Channel(StrEnum):
+    """How our boot script gets onto the machine."""
+
+    ENTRYPOINT = "entrypoint"
+    """It is the container's first process."""
+    STARTUP_SCRIPT = "startup_script"
+    CLOUD_INIT = "cloud_init"
+    SSH = "ssh"
+    """The provider runs nothing for us: somebody has to log in."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BillingRule:
     """How a provider turns time into money.
@@ -53,6 +64,9 @@ class Offer:
     billing: BillingRule
     reliability: float | None = None
     cuda_max: str | None = None
+    """Newest CUDA that the host's driver takes, like `12.8`, where the provider says it."""
+    arch: str = "x86_64"
+    channel: Channel = Channel.ENTRYPOINT
     can_cancel_starting: bool = True
     reclaim_notice_seconds: int | None = None
 
@@ -76,6 +90,15 @@ class Requirements:
     providers: tuple[str, ...] = ()
     countries: tuple[str, ...] = ()
     max_price_microusd_per_hour: int | None = None
+    markets: tuple[Market, ...] = (Market.ON_DEMAND,)
+    """Spot machines cost less and are taken away when somebody pays more."""
+    kinds: tuple[Kind, ...] = ()
+    min_reliability: float | None = None
+    """0 to 1, as far as providers publish it; others do not meet it."""
+    min_cuda: str | None = None
+    """Like `12.4`: the driver has to take programs that were built for it."""
+    arch: str | None = None
+    """`None` takes any; an environment needs the one that it was made on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +110,19 @@ class HostFailure:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class NearMiss:
+    """An offer that would fit if the requirements named were loosened."""
+
+    offer: Offer
+    loosen: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
     """Offers that fit, best first, and how many each requirement ruled out."""
 
     offers: tuple[Offer, ...]
     ruled_out: dict[str, int] = field(default_factory=dict)
+    nearest: tuple[NearMiss, ...] = ()
+    """What comes closest, if nothing fits."""

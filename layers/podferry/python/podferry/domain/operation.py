@@ -6,13 +6,13 @@ running ─> succeeded | failed | cancelled
 """
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, ClassVar
 
 from podferry.domain.entity import Entity
 from podferry.domain.errors import InternalError
-from podferry.domain.offer import Offer, Requirements
+from podferry.domain.offer import NearMiss, Offer, Requirements
 from podferry.domain.proof import ProofMode
 
 
@@ -44,6 +44,11 @@ class Cause(StrEnum):
     ADMIN = "admin"
     RECLAIM = "reclaim"
     MAINTENANCE = "maintenance"
+    IDLE = "idle"
+
+
+MAINTENANCE_WAIT = timedelta(hours=48)
+"""How long a pod waits for capacity that had to leave its machine; its launch may take longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +57,18 @@ class Milestone:
 
     phase: str
     at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingFor:
+    """What a listing that had nothing for a pod showed instead."""
+
+    listed_at: datetime
+    ruled_out: dict[str, int]
+    """Offers by the first requirement that each missed."""
+    nearest: tuple[NearMiss, ...]
+    silent: dict[str, str]
+    """Providers that did not answer, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +99,11 @@ class Operation(Entity):
     offers: tuple[Offer, ...] = ()
     """Candidates still to try, best first."""
     offers_listed_at: datetime | None = None
+    waiting_for: WaitingFor | None = None
+    """While nothing fits: what would, and why the rest does not."""
     capacity_deadline_at: datetime | None = None
+    """How long its start may wait for an offer. A move that has it leaves its machine even if
+    there is nothing to go to."""
     machine_id: str | None = None
     """The machine that it rents or gives up."""
     environment_snapshot_id: str | None = None

@@ -17,6 +17,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from podferry.domain.activity import IdlePolicy
 from podferry.domain.entity import Entity
 from podferry.domain.errors import WrongStateError
 from podferry.domain.offer import HostFailure, Offer, Requirements
@@ -82,6 +83,10 @@ class RecoveredFrom:
     """When the machine was last heard from."""
     torn: tuple[str, ...] = ()
     """Files that may be half written in that save."""
+    is_partial: bool = False
+    """The machine went before that save had everything; see `unreached`."""
+    unreached: tuple[str, ...] = ()
+    """Files that are older in it than the save is, or not in it; up to 100."""
 
     @property
     def age_seconds(self) -> float | None:
@@ -96,6 +101,8 @@ class RecoveredFrom:
             "snapshot_id": self.snapshot_id,
             "age_seconds": self.age_seconds,
             "torn": list(self.torn),
+            "is_partial": self.is_partial,
+            "unreached": list(self.unreached),
         }
 
 
@@ -143,6 +150,8 @@ class Pod(Entity):
     last_error: Failure | None = None
     failed_hosts: tuple[HostFailure, ...] = ()
     on_reclaim: OnReclaim = OnReclaim.RESTART
+    idle: IdlePolicy | None = None
+    """`None`: it is never stopped for being idle."""
     recoveries: tuple[datetime, ...] = ()
     """When it was started again by itself, as far as that still counts."""
     recovered_from: RecoveredFrom | None = None

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from podferry.domain.entity import Entity
+from podferry.domain.floor import MadeOn
 from podferry.domain.garbage import Mark, Sweep
 from podferry.domain.proof import Proof
 from podferry.domain.saving import SaveKind
@@ -72,6 +73,8 @@ class Snapshot(Entity):
     """Of a save that is being verified: how many of its objects are proven."""
     expired_at: datetime | None = None
     """When it was thinned out. It stays committed: newer snapshots may need its objects."""
+    made_on: MadeOn | None = None
+    """Of an environment: the system of the machine that it was captured on."""
     proof: Proof | None = None
     """The newest restore drill that it passed."""
     mark: Mark | None = None
@@ -90,6 +93,11 @@ class Snapshot(Entity):
     def size_bytes(self) -> int:
         """Of the tree that was captured, as its agent counted."""
         return int(self.summary.get("bytes", 0))
+
+    @property
+    def is_partial(self) -> bool:
+        """Its machine went before everything was captured: some files are older, or left out."""
+        return bool(self.summary.get("is_partial"))
 
     @property
     def stems(self) -> tuple[str, ...]:

@@ -29,6 +29,8 @@ class Volume(Entity):
     lease: Lease | None = None
     head: str | None = None
     """Snapshot id of the newest save."""
+    whole_head: str | None = None
+    """If the head is a partial save, the newest one that is whole."""
     saved_at: datetime | None = None
     """The head has everything that was written before this moment."""
     size_bytes: int = 0

@@ -9,7 +9,7 @@ from podferry.domain.errors import FieldProblem, InvalidRequestError
 from podferry.http.refusals import BodyTooLargeError, MediaTypeError
 
 DEPTH_LIMIT = 20
-METHODS_WITH_BODY = frozenset({"POST", "PATCH"})
+METHODS_WITH_BODY = frozenset({"POST", "PATCH", "PUT"})
 
 Event = dict[str, Any]
 

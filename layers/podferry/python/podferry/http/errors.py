@@ -38,6 +38,7 @@ STATUS: dict[type[e.PodferryError], HTTPStatus] = {
     e.AgentFailedError: HTTPStatus.CONFLICT,
     e.CloudError: HTTPStatus.BAD_GATEWAY,
     e.ProviderRefusedError: HTTPStatus.BAD_GATEWAY,
+    e.KeyRefusedError: HTTPStatus.BAD_GATEWAY,
     e.OutcomeUnknownError: HTTPStatus.BAD_GATEWAY,
     e.NoCapacityError: HTTPStatus.SERVICE_UNAVAILABLE,
     e.OfferGoneError: HTTPStatus.SERVICE_UNAVAILABLE,

@@ -13,7 +13,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
 from aws_lambda_powertools.event_handler.openapi.models import HTTPBearer, Server, Tag
 
 from podferry.http import error_list, replies
-from podferry.http.surfaces import AGENT_ROUTES, MARKET_ROUTES, USER_ROUTES
+from podferry.http.surfaces import AGENT_ROUTES, KEY_ROUTES, MARKET_ROUTES, USER_ROUTES
 
 TITLE = "Podferry"
 VERSION = "1"
@@ -30,7 +30,7 @@ TAGS = {
     "running": "Start, stop and move pods, run commands in them, follow operations.",
     "snapshots": "Environments, volumes and their frozen states.",
     "market": "What can be rented.",
-    "accounts": "Accounts, API keys and SSH keys.",
+    "accounts": "Accounts, API keys, SSH keys and keys at the providers.",
     "agent": "For the agents on rented machines; not for users.",
 }
 SCHEMES = {
@@ -54,7 +54,7 @@ Json = dict[str, Any]
 def describe() -> Json:
     """The whole description."""
     resolver = APIGatewayHttpResolver()
-    for router in (*USER_ROUTES, *MARKET_ROUTES, *AGENT_ROUTES):
+    for router in (*USER_ROUTES, *MARKET_ROUTES, *KEY_ROUTES, *AGENT_ROUTES):
         resolver.include_router(router)
     schema = resolver.get_openapi_schema(
         title=TITLE,

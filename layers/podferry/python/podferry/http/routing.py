@@ -18,6 +18,7 @@ from podferry.domain.errors import (
     TokenInvalidError,
 )
 from podferry.domain.principal import Principal, PrincipalKind
+from podferry.http.body import METHODS_WITH_BODY
 from podferry.http.call import current_call
 from podferry.http.problem import PROBLEM_JSON, Problem
 from podferry.http.replies import answer_once
@@ -77,7 +78,7 @@ class ApiRouter(Router):
         def register(function: F) -> F:
             summary, _, description = (function.__doc__ or "").partition("\n")
             refused = {*ALWAYS, *refusals, *(WITH_KEY if takes_key else ())}
-            refused |= set(WITH_BODY if method in {"POST", "PATCH"} else ())
+            refused |= set(WITH_BODY if method in METHODS_WITH_BODY else ())
             self.route(
                 path,
                 method,

@@ -8,6 +8,7 @@ from podferry.services.agent.heartbeat import Heartbeat
 from podferry.services.agent.notice import TakeNotice
 from podferry.services.agent.objects import RecordCapture, SignDownloads, SignUploads
 from podferry.services.agent.output import AppendOutput
+from podferry.services.agent.reach import KeepHostKey, ListLogins
 from podferry.services.agent.register import RegisterAgent
 from podferry.services.agent.saves import AskSave
 from podferry.services.browse import Browse
@@ -19,6 +20,7 @@ from podferry.services.market import Market
 from podferry.services.move_pod import MovePod
 from podferry.services.pods import ChangePod, CreatePod, DeletePod
 from podferry.services.proof.ask import AskProof
+from podferry.services.provider_keys import ProviderKeys
 from podferry.services.run_command import RunCommand
 from podferry.services.save_pod import SavePod
 from podferry.services.ssh_keys import SshKeys
@@ -60,6 +62,8 @@ class UseCases(Protocol):
     @property
     def ssh_keys(self) -> SshKeys: ...
     @property
+    def provider_keys(self) -> ProviderKeys: ...
+    @property
     def browse(self) -> Browse: ...
     @property
     def market(self) -> Market: ...
@@ -81,3 +85,7 @@ class UseCases(Protocol):
     def take_notice(self) -> TakeNotice: ...
     @property
     def append_output(self) -> AppendOutput: ...
+    @property
+    def keep_host_key(self) -> KeepHostKey: ...
+    @property
+    def list_logins(self) -> ListLogins: ...

@@ -10,7 +10,8 @@ from enum import StrEnum
 from typing import Protocol
 
 from podferry.domain.machine import PublicPort
-from podferry.domain.offer import Offer, Requirements
+from podferry.domain.offer import BillingRule, Channel, Kind, Market, Offer, Requirements
+from podferry.ports.key_vault import KeyRef
 
 
 class ViewState(StrEnum):
@@ -70,6 +71,25 @@ class CloudTraits:
     """A machine that was just created may be missing from lists for this long."""
     failed_is_final: bool
     """Whether a machine that the provider calls failed is gone and costs nothing any more."""
+    kinds: tuple[Kind, ...]
+    """What its offers can be."""
+    markets: tuple[Market, ...]
+    """How its offers can be rented."""
+    channel: Channel
+    """How the bootstrap of a `LaunchRequest` gets onto its machines."""
+    bootstrap_limit: int
+    """Longest bootstrap in ASCII characters. What travels with it counts, too: the script around it
+    on a VM, and the environment where both share one field or body."""
+    billing: BillingRule
+    """The same for all its offers."""
+    can_cancel_starting: bool
+    """Whether a machine can be given up before it has started."""
+    reclaim_notice_seconds: int | None
+    """Least warning before a spot machine is taken away; `None` if no warning is promised."""
+    shows_price: bool
+    """Whether a machine's view has what its contract costs, which may be more than its offer."""
+    shows_billing_start: bool
+    """Whether a machine's view has when its bill began."""
 
 
 class GpuCloud(Protocol):
@@ -131,14 +151,26 @@ class GpuCloud(Protocol):
 
 
 class GpuClouds(Protocol):
-    """The providers that this deployment has a key for."""
+    """The providers, each with the deployment's key or with one of an account."""
+
+    def known(self) -> list[str]:
+        """Names of all providers that can be rented from with a key, sorted."""
 
     def names(self) -> list[str]:
-        """Names of the providers with a key, sorted."""
+        """Names of the providers that the deployment itself has a key for, sorted."""
 
-    def get(self, name: str) -> GpuCloud:
+    def get(self, name: str, key: KeyRef | None = None) -> GpuCloud:
         """The provider, wrapped with time limits, polite rates and logging.
+
+        With `key` an account's own key is used, without it the deployment's.
 
         Raises:
             ProviderRefusedError: no key for it, or no such provider.
+        """
+
+    def on_trial(self, name: str, api_key: str) -> GpuCloud:
+        """The provider with a key that is stored nowhere yet.
+
+        Raises:
+            ProviderRefusedError: no such provider.
         """

@@ -8,6 +8,8 @@ from podferry.domain.command import Command, Progress
 from podferry.domain.entity import Entity
 from podferry.domain.errors import NotFoundError
 from podferry.domain.event import Event
+from podferry.domain.host_key import HostKey
+from podferry.domain.idle import IdleWatch
 from podferry.domain.machine import Machine, Pulse
 from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod, PodState
@@ -42,8 +44,12 @@ class WholePod:
     volume: Volume
     last_save: Snapshot | None
     """What the next start restores: the head of the volume."""
+    idle_watch: IdleWatch | None
+    """Under the pod's present policy, by the machine that it runs on."""
     progress: dict[str, Progress]
     """Of the operation at work on it, by step."""
+    host_key: HostKey | None = None
+    """`None` before its first machine made one."""
 
     @property
     def saving(self) -> Saving:
@@ -86,7 +92,9 @@ class Browse:
             environment=self.store.get(Environment, pod.environment_id),
             volume=volume,
             last_save=None if volume.head is None else self.store.find(Snapshot, volume.head),
+            idle_watch=self._idle_watch(running),
             progress={} if running.operation is None else self.progress(running.operation),
+            host_key=self.store.find(HostKey, pod.id),
         )
 
     def running_part(self, pod: Pod) -> RunningPart:
@@ -97,6 +105,13 @@ class Browse:
             pulse=self.store.find(Pulse, machine.id) if machine else None,
             operation=self.store.find(Operation, pod.operation_id) if pod.operation_id else None,
         )
+
+    def _idle_watch(self, running: RunningPart) -> IdleWatch | None:
+        policy, machine = running.pod.idle, running.machine
+        if policy is None or machine is None:
+            return None
+        watch = self.store.find(IdleWatch, machine.id)
+        return watch if watch is not None and watch.policy == policy else None
 
     def pulse(self, account_id: str, pod_id: str) -> Pulse | None:
         """What the agent of the pod's machine last said."""

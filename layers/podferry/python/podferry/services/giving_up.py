@@ -10,9 +10,11 @@ from podferry.domain.billing import cost_microusd
 from podferry.domain.errors import CloudError, InternalError
 from podferry.domain.machine import FINAL_STATES, Clearance, Machine, MachineState
 from podferry.domain.pod import Pod
-from podferry.ports.gpu_cloud import GpuCloud, GpuClouds, MachineView, ViewState
+from podferry.ports.gpu_cloud import GpuCloud, MachineView, ViewState
 from podferry.ports.store import Change, Update
 from podferry.ports.surroundings import Signals
+from podferry.services.clouds import Clouds
+from podferry.services.experience import Experiences
 from podferry.services.records import Records
 
 FIRST_WAIT_SECONDS = 1
@@ -43,7 +45,7 @@ class GiveUp:
     """Ask, look, and ask again; errors and time-outs of a provider prove nothing."""
 
     records: Records
-    clouds: GpuClouds
+    clouds: Clouds
     signals: Signals
 
     def ask(self, machine_id: str) -> dict[str, Any]:
@@ -69,6 +71,7 @@ class GiveUp:
             return {"is_gone": True}
         if self.proof(machine) == Proof.GONE:
             self._released(machine)
+            Experiences(self.records).ended(self.records.store.get(Machine, machine_id))
             return {"is_gone": True}
         asked = machine.give_up_at or machine.created_at
         if self.records.now() - asked > STUCK_AFTER:
@@ -96,7 +99,7 @@ class GiveUp:
         if machine.requested_at is None:
             return []
         try:
-            cloud = self.clouds.get(machine.offer.provider)
+            cloud = self.clouds.of(machine)
             return [v.provider_id for v in cloud.find(machine.stamp) if not is_over(v, cloud)]
         except CloudError:
             self.signals.count("GiveUpLookFailed")
@@ -110,7 +113,7 @@ class GiveUp:
         if machine.provider_id is None:
             return None
         try:
-            cloud = self.clouds.get(machine.offer.provider)
+            cloud = self.clouds.of(machine)
             cloud.give_up(machine.provider_id)
             for twin in self._standing(machine):
                 if twin != machine.provider_id:
@@ -130,7 +133,7 @@ class GiveUp:
         if machine.provider_id is None and machine.requested_at is None:
             return Proof.GONE  # No create call was made for it.
         try:
-            return self._look_at(machine, self.clouds.get(machine.offer.provider))
+            return self._look_at(machine, self.clouds.of(machine))
         except CloudError:
             self.signals.count("GiveUpLookFailed")
             return Proof.NO_ANSWER
@@ -228,7 +231,7 @@ def clear(machine: Machine, clearance: Clearance) -> Machine:
 
 def machine_cost(machine: Machine) -> int:
     """What the machine cost from the start of its billing to its proven end, micro-USD."""
-    started = machine.billing_started_at or machine.registered_at
+    started = machine.billed_from
     if started is None or machine.released_at is None:
         return 0
     price = machine.price_microusd_per_hour or machine.offer.price_microusd_per_hour

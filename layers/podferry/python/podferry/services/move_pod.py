@@ -1,6 +1,7 @@
 """Move a pod: stop it, then start it elsewhere; the new place is looked for first."""
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from podferry.domain.errors import WrongStateError
 from podferry.domain.offer import Requirements
@@ -19,9 +20,18 @@ class MovePod:
     operations: Operations
 
     def ask(
-        self, account_id: str, pod_id: str, requirements: Requirements | None, cause: Cause
+        self,
+        account_id: str,
+        pod_id: str,
+        requirements: Requirements | None,
+        cause: Cause,
+        *,
+        wait_until: datetime | None = None,
     ) -> Operation:
         """Begin a move of a running pod.
+
+        With `wait_until` the machine is left though there may be nothing to go to: the pod then
+        waits for capacity until that moment.
 
         Raises:
             NotFoundError: no such pod.
@@ -40,6 +50,7 @@ class MovePod:
             kind=OperationKind.MOVE,
             cause=cause,
             requirements=requirements,
+            capacity_deadline_at=wait_until,
             halves=(self.records.new_id(Operation), self.records.new_id(Operation)),
         )
         self.operations.store_and_launch(

@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
+from podferry.domain.activity import IdlePolicy
 from podferry.domain.errors import ConflictError, InvalidRequestError, WrongStateError
+from podferry.domain.host_key import HostKey
 from podferry.domain.offer import Requirements
 from podferry.domain.operation import Cause, Operation, OperationKind
 from podferry.domain.pod import (
@@ -15,7 +18,7 @@ from podferry.domain.pod import (
     RunSpec,
 )
 from podferry.domain.volume import Environment, Volume
-from podferry.ports.store import Change, Create, Update
+from podferry.ports.store import Change, Create, Delete, Update
 from podferry.services.operations import require_idle
 from podferry.services.records import Records
 from podferry.services.start_pod import StartPod
@@ -33,14 +36,21 @@ class NewPod:
     capture_rules: tuple[str, ...] = ()
     save_interval_seconds: int = SAVE_INTERVAL_SECONDS
     on_reclaim: OnReclaim = OnReclaim.RESTART
+    idle: IdlePolicy | None = None
     start: bool = True
+
+
+class Unchanged(Enum):
+    """Stands for what is left as it is, where `None` means something."""
+
+    UNCHANGED = "unchanged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodChange:
     """What to change; `None` leaves it.
 
-    It takes effect at the next start; the interval and `on_reclaim` do at once.
+    It takes effect at the next start; the interval, `on_reclaim` and `idle` do at once.
     """
 
     name: str | None = None
@@ -49,6 +59,8 @@ class PodChange:
     capture_rules: tuple[str, ...] | None = None
     save_interval_seconds: int | None = None
     on_reclaim: OnReclaim | None = None
+    idle: IdlePolicy | Unchanged | None = Unchanged.UNCHANGED
+    """`None` takes the policy away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +99,7 @@ class CreatePod:
             capture_rules=new.capture_rules,
             save_interval_seconds=new.save_interval_seconds,
             on_reclaim=new.on_reclaim,
+            idle=new.idle,
         )
         rows: list[Change] = [Create(environment), self.records.pod_event(pod, "pod.created")]
         write_volume = Create if new.volume_id is None else Update
@@ -135,7 +148,8 @@ class ChangePod:
         pod = self.records.get_own(Pod, account_id, pod_id)
         if revision is not None and pod.revision != revision:
             raise ConflictError(f"pod {pod_id} has revision {pod.revision}, not {revision}")
-        if change.spec and change.spec.image != pod.spec.image and pod.environment_head:
+        has_environment = pod.environment_head is not None or pod.is_active
+        if change.spec and change.spec.image != pod.spec.image and has_environment:
             raise InvalidRequestError(
                 "image: this pod has an environment of its own, made from "
                 f"{pod.spec.image}; make a new pod to use another image"
@@ -150,6 +164,7 @@ class ChangePod:
             ),
             save_interval_seconds=change.save_interval_seconds or pod.save_interval_seconds,
             on_reclaim=change.on_reclaim or pod.on_reclaim,
+            idle=pod.idle if isinstance(change.idle, Unchanged) else change.idle,
         )
         self.records.store.commit(Update(changed), self.records.pod_event(pod, "pod.changed"))
         return self.records.store.get(Pod, pod_id)
@@ -157,7 +172,7 @@ class ChangePod:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Delete a stopped pod; its volume and its captures stay."""
+    """Delete a stopped pod and its host key; its volume and its captures stay."""
 
     records: Records
 
@@ -177,6 +192,8 @@ class DeletePod:
             if pod.state != PodState.STOPPED:
                 raise WrongStateError(f"pod {pod.id} is {pod.state}; stop it first, then delete it")
             gone = replace(pod, state=PodState.DELETED, desired=Desired.DELETED)
-            return [Update(gone), self.records.pod_event(pod, "pod.deleted")]
+            key = self.records.store.find(HostKey, pod.id)
+            keys = [] if key is None else [Delete(key)]
+            return [Update(gone), self.records.pod_event(pod, "pod.deleted"), *keys]
 
         self.records.apply(plan)

@@ -78,7 +78,7 @@ class SshKeys:
     clock: Clock
 
     def add(self, account_id: str, name: str, public_key: str) -> SshKey:
-        """Store the key; pods that start from then on let it in.
+        """Store the key; it opens every pod of the account with the next login.
 
         Raises:
             InvalidRequestError: not a public key.
@@ -106,7 +106,7 @@ class SshKeys:
         return self.store.list_owned(SshKey, account_id, limit=limit, cursor=cursor)
 
     def remove(self, account_id: str, key_id: str) -> None:
-        """Remove the key; pods that start from then on do not let it in.
+        """Remove the key; no pod lets it in any more. Who is in stays in.
 
         Raises:
             NotFoundError: no such key in the account.

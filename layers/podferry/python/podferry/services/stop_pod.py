@@ -1,5 +1,6 @@
 """Stop a pod: hand over to the workflow that captures, verifies and only then gives up."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from podferry.domain.operation import Cause, Operation, OperationKind
@@ -16,11 +17,19 @@ class StopPod:
     records: Records
     operations: Operations
 
-    def ask(self, account_id: str, pod_id: str, *, accept_loss: bool, cause: Cause) -> Operation:
+    def ask(
+        self,
+        account_id: str,
+        pod_id: str,
+        *,
+        accept_loss: bool,
+        cause: Cause,
+        also: Sequence[Change] = (),
+    ) -> Operation:
         """Begin a stop of a running pod.
 
         With `accept_loss` the pod is stopped even if its captures fail; the operation's result
-        then lists what is lost.
+        then lists what is lost. `also` is written with it or not at all.
 
         Raises:
             NotFoundError: no such pod.
@@ -38,7 +47,7 @@ class StopPod:
             cause=cause,
             accept_loss=accept_loss,
         )
-        self.operations.store_and_launch(operation, *self.changes(pod, operation))
+        self.operations.store_and_launch(operation, *self.changes(pod, operation), *also)
         return operation
 
     def changes(self, pod: Pod, operation: Operation) -> list[Change]:

@@ -4,7 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from podferry.domain.activity import Signal
 from podferry.domain.command import Command, CommandKind, CommandState, Progress
+from podferry.http.agent.activity import ActivityBody
 from podferry.http.agent.fields import AgentInput, Count, Free, Measure, Text
 from podferry.http.models.fields import Flag, Integer, Output
 from podferry.services.agent.heartbeat import Beat, BeatReply, CommandReport
@@ -91,6 +93,7 @@ class HeartbeatBody(AgentInput):
     boot_id: Annotated[str, Field(max_length=128)]
     workload: Workload
     metrics: Metrics
+    activity: ActivityBody | None = None
     commands: Annotated[tuple[ReportBody, ...], Field(max_length=100)] = ()
 
     def to_beat(self) -> Beat:
@@ -98,6 +101,7 @@ class HeartbeatBody(AgentInput):
             boot_id=self.boot_id,
             workload=self.workload.model_dump(mode="json"),
             metrics=self.metrics.model_dump(mode="json"),
+            activity=None if self.activity is None else self.activity.to_activity(),
             reports=tuple(report.to_report() for report in self.commands),
         )
 
@@ -127,6 +131,7 @@ class HeartbeatReply(Output):
     commands: tuple[CommandOut, ...]
     forget: tuple[str, ...]
     save_interval_seconds: int | None
+    idle_signals: tuple[Signal, ...] | None
 
     @classmethod
     def of(cls, reply: BeatReply) -> "HeartbeatReply":
@@ -135,6 +140,7 @@ class HeartbeatReply(Output):
             commands=tuple(CommandOut.of(command) for command in reply.commands),
             forget=reply.forget,
             save_interval_seconds=reply.save_interval_seconds,
+            idle_signals=reply.idle_signals,
         )
 
 

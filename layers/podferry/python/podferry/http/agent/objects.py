@@ -94,6 +94,9 @@ class Summary(AgentInput):
     stored_bytes: Count
     packs: Count
     torn: Texts = ()
+    is_partial: bool = False
+    unreached: Texts = ()
+    unreached_files: Count = 0
     unreadable: Texts = ()
     warnings: Texts = ()
     duration_seconds: Measure

@@ -17,6 +17,7 @@ from podferry.http.agent.objects import (
     UploadsBody,
     UploadsReply,
 )
+from podferry.http.agent.reach import HostKeyBody, HostKeyReply, LoginKeysBody, LoginKeysReply
 from podferry.http.agent.registration import RegisterBody, RegisterReply
 from podferry.http.answers import found
 from podferry.http.call import CallNow
@@ -123,6 +124,31 @@ def commit_capture(call: CallNow, body: CommitBody) -> Response[CommitReply]:
     root, summary = body.root.to_object(), body.summary.model_dump(mode="json")
     is_settled = call.use.record_capture.commit(call.principal, body.snapshot_id, root, summary)
     return found(CommitReply(is_settled=is_settled))
+
+
+@routes.operation(
+    "POST",
+    "/agent/v1/host-key",
+    needs=PrincipalKind.MACHINE,
+    answers={200: Answer(HostKeyReply, "The pod's host key, if it has one.")},
+    refusals=(409,),
+)
+def keep_host_key(call: CallNow, body: HostKeyBody) -> Response[HostKeyReply]:
+    """Ask for the pod's SSH host key, and offer one if it has none; the first offer is kept."""
+    key = call.use.keep_host_key.keep(call.principal, body.private_key)
+    return found(HostKeyReply(private_key=key))
+
+
+@routes.operation(
+    "POST",
+    "/agent/v1/ssh-keys",
+    needs=PrincipalKind.MACHINE,
+    answers={200: Answer(LoginKeysReply, "Who may log in.")},
+)
+def list_logins(call: CallNow, body: LoginKeysBody) -> Response[LoginKeysReply]:  # noqa: ARG001 - no fields yet
+    """Ask whose key opens the pod at this moment."""
+    keys = call.use.list_logins.list(call.principal)
+    return found(LoginKeysReply(authorized_keys=tuple(keys)))
 
 
 @routes.operation(

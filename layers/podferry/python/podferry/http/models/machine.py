@@ -65,7 +65,7 @@ class MachineView(Output):
 
 def cost_so_far(machine: Machine, now: datetime) -> int:
     """What the provider has charged for the machine until now, or in all if it is gone."""
-    started_at = machine.billing_started_at
+    started_at = machine.billed_from
     if started_at is None:
         return 0
     return cost_microusd(

@@ -6,8 +6,9 @@ from typing import Any
 from pydantic import Field
 
 from podferry.domain.command import Progress
-from podferry.domain.operation import Cause, Operation, OperationKind, OperationState
+from podferry.domain.operation import Cause, Operation, OperationKind, OperationState, WaitingFor
 from podferry.http.models.fields import Output
+from podferry.http.models.offer import NearMissView
 from podferry.http.models.spec import RequirementsView
 
 
@@ -46,6 +47,26 @@ class ErrorView(Output):
         return cls(code=str(error.get("code")), detail=str(error.get("detail")))
 
 
+class WaitingForView(Output):
+    """What was for rent at the last look, when nothing met the requirements."""
+
+    listed_at: datetime
+    ruled_out: dict[str, int] = Field(
+        description="How many offers each requirement ruled out: what to loosen."
+    )
+    nearest: tuple[NearMissView, ...]
+    silent_providers: dict[str, str] = Field(description="Those that did not answer, and why.")
+
+    @classmethod
+    def of(cls, waiting: WaitingFor) -> "WaitingForView":
+        return cls(
+            listed_at=waiting.listed_at,
+            ruled_out=waiting.ruled_out,
+            nearest=tuple(NearMissView.of(miss) for miss in waiting.nearest),
+            silent_providers=waiting.silent,
+        )
+
+
 class OperationView(Output):
     """One launch, start, stop, move, save, recovery or verification."""
 
@@ -65,6 +86,9 @@ class OperationView(Output):
     label: str | None = Field(description="Of a save.")
     progress: dict[str, ProgressView] = Field(description="By step.")
     milestones: tuple[MilestoneView, ...]
+    waiting_for: WaitingForView | None = Field(
+        description="While nothing that fits is for rent: what would fit."
+    )
     result: dict[str, Any] | None = Field(description="The receipt, once it has succeeded.")
     lost: tuple[str, ...] = Field(description="What was given up, when a loss was accepted.")
     error: ErrorView | None
@@ -73,12 +97,14 @@ class OperationView(Output):
 
     @classmethod
     def of(cls, operation: Operation, progress: dict[str, Progress]) -> "OperationView":
-        made = {"requirements", "progress", "milestones", "error"}
+        made = {"requirements", "progress", "milestones", "waiting_for", "error"}
+        waiting = operation.waiting_for
         wanted = operation.requirements
         return cls(
             **{name: getattr(operation, name) for name in cls.model_fields.keys() - made},
             requirements=None if wanted is None else RequirementsView.of(wanted),
             progress={step: ProgressView.of(each) for step, each in progress.items()},
             milestones=tuple(MilestoneView(phase=m.phase, at=m.at) for m in operation.milestones),
+            waiting_for=None if waiting is None else WaitingForView.of(waiting),
             error=ErrorView.of(operation.error),
         )

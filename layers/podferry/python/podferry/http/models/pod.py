@@ -5,14 +5,23 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from podferry.domain.activity import IdlePolicy
 from podferry.domain.event import Event
 from podferry.domain.machine import Pulse
-from podferry.domain.pod import SAVE_INTERVAL_SECONDS, Desired, Failure, OnReclaim, RecoveredFrom
+from podferry.domain.pod import (
+    SAVE_INTERVAL_SECONDS,
+    Desired,
+    Failure,
+    OnReclaim,
+    PodState,
+    RecoveredFrom,
+)
 from podferry.domain.saving import SaveKind, SaveState
 from podferry.domain.snapshot import Snapshot
 from podferry.domain.state_word import StateWord
 from podferry.domain.volume import Environment, Volume
 from podferry.http.models.fields import Flag, Input, Integer, Name, Output, left_alone
+from podferry.http.models.idle import IdleBody, IdleStatusView, IdleView
 from podferry.http.models.machine import MachineView
 from podferry.http.models.operation import OperationView
 from podferry.http.models.spec import (
@@ -24,9 +33,10 @@ from podferry.http.models.spec import (
     SpecPatch,
     SpecView,
 )
+from podferry.http.models.ssh import SshView
 from podferry.http.params import VOLUME_ID_PATTERN
 from podferry.services.browse import RunningPart, WholePod
-from podferry.services.pods import NewPod
+from podferry.services.pods import NewPod, Unchanged
 
 SaveInterval = Annotated[
     Integer,
@@ -55,6 +65,9 @@ class NewPodBody(Input):
     capture_rules: CaptureRules = ()
     save_interval_seconds: SaveInterval = SAVE_INTERVAL_SECONDS
     on_reclaim: WhenReclaimed = OnReclaim.RESTART
+    idle: IdleBody | None = Field(
+        default=None, description="Left out, the pod is never stopped for being idle."
+    )
     start: Flag = Field(default=True, description="Whether to launch it at once.")
 
     def to_new_pod(self) -> NewPod:
@@ -66,6 +79,7 @@ class NewPodBody(Input):
             capture_rules=self.capture_rules,
             save_interval_seconds=self.save_interval_seconds,
             on_reclaim=self.on_reclaim,
+            idle=None if self.idle is None else self.idle.to_policy(),
             start=self.start,
         )
 
@@ -73,7 +87,7 @@ class NewPodBody(Input):
 class PodPatch(Input):
     """Changes to a pod, in force from its next start on; what is left out stays.
 
-    The interval of its saves and `on_reclaim` hold at once.
+    The interval of its saves, `on_reclaim` and `idle` hold at once.
     """
 
     name: Name = left_alone()
@@ -82,6 +96,13 @@ class PodPatch(Input):
     capture_rules: CaptureRules = left_alone()
     save_interval_seconds: SaveInterval = left_alone()
     on_reclaim: WhenReclaimed = left_alone()
+    idle: IdleBody | None = left_alone()
+
+    def idle_change(self) -> IdlePolicy | Unchanged | None:
+        """`null` takes the policy away."""
+        if "idle" not in self.model_fields_set:
+            return Unchanged.UNCHANGED
+        return None if self.idle is None else self.idle.to_policy()
 
 
 class StartBody(Input):
@@ -181,6 +202,9 @@ class LastSaveView(Output):
     torn: tuple[str, ...] = Field(
         description="Files that changed while they were read, three times over; up to 100."
     )
+    is_partial: bool = Field(
+        description="Its machine went before it had everything: `at` is that of the last whole one."
+    )
 
     @classmethod
     def of(cls, save: Snapshot | None, volume: Volume, now: datetime) -> "LastSaveView | None":
@@ -194,6 +218,7 @@ class LastSaveView(Output):
             at=at,
             age_seconds=(now - at).total_seconds(),
             torn=tuple(save.summary.get("torn", ())),
+            is_partial=save.is_partial,
             **counts,
         )
 
@@ -210,6 +235,10 @@ class RecoveredFromView(Output):
     )
     lost_at: datetime = Field(description="When the machine was last heard from.")
     torn: tuple[str, ...] = Field(description="Files that may be half written in that save.")
+    is_partial: bool = Field(description="It was sealed before it had everything.")
+    unreached: tuple[str, ...] = Field(
+        description="For that, files that are older in it, or not in it; up to 100."
+    )
 
     @classmethod
     def of(cls, left: RecoveredFrom | None) -> "RecoveredFromView | None":
@@ -266,6 +295,10 @@ class PodView(Output):
     environment: EnvironmentPart
     volume: VolumePart
     on_reclaim: OnReclaim
+    idle: IdleView | None = Field(description="`null`: never stopped for being idle.")
+    idle_status: IdleStatusView | None = Field(
+        description="Of a pod that runs and has such a policy."
+    )
     recovered_from: RecoveredFromView | None = Field(
         description="Until the next stop, if its machine was lost since the last one."
     )
@@ -276,6 +309,7 @@ class PodView(Output):
     save_error: FailureView | None = Field(description="Why the last save failed, if it did.")
     last_save: LastSaveView | None
     machine: MachineView | None
+    ssh: SshView | None = Field(description="`null` before its first machine is up.")
     operation: OperationView | None = Field(description="At work on the pod.")
     last_error: FailureView | None
     created_at: datetime
@@ -297,18 +331,29 @@ class PodView(Output):
             environment=EnvironmentPart.of(whole.environment, pod.environment_head),
             volume=VolumePart.of(whole.volume, now),
             on_reclaim=pod.on_reclaim,
+            idle=IdleView.of(pod.idle),
+            idle_status=_idle_status(whole, now),
             recovered_from=RecoveredFromView.of(pod.recovered_from),
             save_interval_seconds=pod.save_interval_seconds,
             save_state=whole.save_state,
             save_error=FailureView.of(whole.saving.error),
             last_save=LastSaveView.of(whole.last_save, whole.volume, now),
             machine=MachineView.of(part.machine, part.pulse, now),
+            ssh=SshView.of(whole.host_key, part.machine),
             operation=None if operation is None else OperationView.of(operation, whole.progress),
             last_error=FailureView.of(pod.last_error),
             created_at=pod.created_at,
             started_at=pod.started_at,
             revision=pod.revision,
         )
+
+
+def _idle_status(whole: WholePod, now: datetime) -> IdleStatusView | None:
+    pod, pulse = whole.running.pod, whole.running.pulse
+    if pod.idle is None or pod.state != PodState.RUNNING:
+        return None
+    activity = None if pulse is None else pulse.activity
+    return IdleStatusView.of(whole.idle_watch, activity, now)
 
 
 class EventView(Output):

@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
+from podferry.domain.floor import MadeOn
 from podferry.domain.proof import ProofMode
 from podferry.domain.saving import SaveKind
 from podferry.domain.snapshot import Snapshot
@@ -35,7 +36,12 @@ class VolumeView(Output):
     id: str
     name: str
     head: str | None = Field(description="The newest save.")
-    saved_at: datetime | None
+    whole_head: str | None = Field(
+        description="If the head is a partial save, the newest whole one."
+    )
+    saved_at: datetime | None = Field(
+        description="What was written before is in the newest save: when the last whole one began."
+    )
     age_seconds: float | None = Field(description="Of the newest save.")
     size_bytes: int
     in_use_by: str | None = Field(description="The pod whose machine may write it.")
@@ -49,6 +55,7 @@ class VolumeView(Output):
             id=volume.id,
             name=volume.name,
             head=volume.head,
+            whole_head=volume.whole_head,
             saved_at=saved_at,
             age_seconds=None if saved_at is None else (now - saved_at).total_seconds(),
             size_bytes=volume.size_bytes,
@@ -77,6 +84,20 @@ class ProofView(Output):
     bytes_read: int = Field(description="Read, and hashed to what was recorded.")
 
 
+class MadeOnView(Output):
+    """The system that an environment was captured on: what it needs of other machines."""
+
+    arch: str
+    cuda: str | None = Field(
+        description="Newest CUDA of the driver; drivers of an older major version do not fit."
+    )
+    driver: str | None
+
+    @classmethod
+    def of(cls, origin: MadeOn) -> "MadeOnView":
+        return cls(arch=origin.arch, cuda=origin.cuda, driver=origin.driver)
+
+
 class SnapshotView(Output):
     """A committed state of an environment or a volume."""
 
@@ -88,6 +109,7 @@ class SnapshotView(Output):
     committed_at: datetime | None
     root_sha256: str | None
     summary: dict[str, Any] = Field(description="What the capture counted and warned of.")
+    made_on: MadeOnView | None = Field(description="Of an environment.")
     last_proven_at: datetime | None = Field(description="Last proven restorable.")
     last_proof: ProofView | None
 
@@ -100,6 +122,7 @@ class SnapshotView(Output):
             pod_id=snapshot.pod_id,
             machine_id=snapshot.machine_id,
             operation_id=snapshot.operation_id,
+            made_on=None if snapshot.made_on is None else MadeOnView.of(snapshot.made_on),
             committed_at=snapshot.committed_at,
             root_sha256=None if root is None else root.sha256,
             summary=snapshot.summary,
@@ -122,6 +145,12 @@ class SaveView(SnapshotView):
     torn: tuple[str, ...] = Field(
         description="Files that changed while they were read, three times over; up to 100."
     )
+    is_partial: bool = Field(
+        description="Its machine went before it had everything. It can be restored; files that "
+        "were not reached are as in the save before, new ones are not in it."
+    )
+    unreached: tuple[str, ...] = Field(description="Those files; up to 100.")
+    unreached_files: int
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "SaveView":
@@ -134,4 +163,7 @@ class SaveView(SnapshotView):
             files=int(snapshot.summary.get("files", 0)),
             stored_bytes=int(snapshot.summary.get("stored_bytes", 0)),
             torn=tuple(snapshot.summary.get("torn", ())),
+            is_partial=snapshot.is_partial,
+            unreached=tuple(snapshot.summary.get("unreached", ())),
+            unreached_files=int(snapshot.summary.get("unreached_files", 0)),
         )

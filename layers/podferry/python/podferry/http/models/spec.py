@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from podferry.domain.offer import Requirements
+from podferry.domain.offer import Kind, Market, Requirements
 from podferry.domain.pod import RunSpec
 from podferry.http.models.fields import (
     Input,
@@ -19,6 +19,7 @@ from podferry.http.models.fields import (
 
 GPU_NAME = "^[A-Za-z0-9 ._()+/-]{1,64}$"
 PROVIDER_NAME = "^[a-z0-9_-]{1,32}$"
+CUDA = r"^[0-9]{1,2}\.[0-9]{1,2}$"
 COUNTRY = "^[A-Z]{2}$"
 
 Image = Annotated[
@@ -32,7 +33,7 @@ Image = Annotated[
 Port = Annotated[Integer, Field(ge=1, le=65535)]
 Ports = Annotated[
     tuple[Port, ...],
-    Field(max_length=10, description="Ports of the pod that the provider opens to the world."),
+    Field(max_length=10, description="Ports that the provider opens; 22, for SSH, always is."),
     AfterValidator(unique),
 ]
 ServingPort = Annotated[
@@ -66,6 +67,34 @@ Vcpus = Annotated[Integer, Field(ge=1, le=1024)]
 Price = Annotated[
     Integer,
     Field(ge=1, le=1_000_000_000, description="Micro-USD an hour: 250000 is $0.25."),
+]
+Markets = Annotated[
+    tuple[Market, ...],
+    Field(
+        min_length=1,
+        max_length=2,
+        description="`spot` machines cost less and can be taken away at any time.",
+    ),
+    AfterValidator(unique),
+]
+Kinds = Annotated[
+    tuple[Kind, ...],
+    Field(max_length=3, description="Any of these; empty takes any kind."),
+    AfterValidator(unique),
+]
+Reliability = Annotated[
+    float,
+    Field(ge=0, le=1, description="As the provider publishes it; those that do not are left out."),
+]
+Cuda = Annotated[
+    str,
+    Field(
+        pattern=CUDA,
+        description=(
+            "CUDA version that the driver has to take. Without it a pod takes drivers of the CUDA "
+            "major version, or a newer one, of the machine that its environment was made on."
+        ),
+    ),
 ]
 CaptureRules = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f]+$")], ...],
@@ -119,6 +148,10 @@ class RequirementsBody(Input):
     providers: ProviderNames = ()
     countries: Countries = ()
     max_price_microusd_per_hour: Price | None = None
+    markets: Markets = (Market.ON_DEMAND,)
+    kinds: Kinds = ()
+    min_reliability: Reliability | None = None
+    min_cuda: Cuda | None = None
 
     def to_requirements(self) -> Requirements:
         return Requirements(**dict(self))
@@ -136,6 +169,10 @@ class RequirementsPatch(Input):
     providers: ProviderNames = left_alone()
     countries: Countries = left_alone()
     max_price_microusd_per_hour: Price | None = left_alone()
+    markets: Markets = left_alone()
+    kinds: Kinds = left_alone()
+    min_reliability: Reliability | None = left_alone()
+    min_cuda: Cuda | None = left_alone()
 
     def applied_to(self, requirements: Requirements) -> Requirements:
         return replace(requirements, **_given(self))
@@ -171,6 +208,10 @@ class RequirementsView(Output):
     providers: tuple[str, ...]
     countries: tuple[str, ...]
     max_price_microusd_per_hour: int | None
+    markets: tuple[Market, ...]
+    kinds: tuple[Kind, ...]
+    min_reliability: float | None
+    min_cuda: str | None
 
     @classmethod
     def of(cls, requirements: Requirements) -> "RequirementsView":

@@ -138,6 +138,6 @@ def list_ssh_keys(
     refusals=(409,),
 )
 def remove_ssh_key(call: CallNow, ssh_key_id: SshKeyId) -> Response[None]:
-    """Remove an SSH key; pods that start from then on do not let it in."""
+    """Remove an SSH key: no pod lets it in any more, but who is in stays in."""
     call.use.ssh_keys.remove(call.account_id, ssh_key_id)
     return gone()

@@ -6,14 +6,15 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from podferry.domain.account import Scope
-from podferry.domain.offer import Requirements
+from podferry.domain.offer import Kind, Market, Requirements
 from podferry.http.answers import found
 from podferry.http.call import CallNow
 from podferry.http.models.offer import OfferPage, ProviderView
 from podferry.http.models.page import PageView
-from podferry.http.models.spec import COUNTRY, GPU_NAME, PROVIDER_NAME
+from podferry.http.models.spec import COUNTRY, CUDA, GPU_NAME, PROVIDER_NAME
 from podferry.http.params import Limit
 from podferry.http.routing import Answer, ApiRouter
+from podferry.services.market import Sort
 
 routes = ApiRouter("market")
 
@@ -24,6 +25,17 @@ Gpus = Annotated[
     Query(max_length=20, description="Any of these GPUs; may be given several times."),
 ]
 GpuCount = Annotated[int, Query(ge=0, le=16)]
+Markets = Annotated[
+    list[Market] | None,
+    Query(max_length=2, description="`on_demand` (alone, if nothing is given) and `spot`."),
+]
+Kinds = Annotated[list[Kind] | None, Query(max_length=3)]
+Reliability = Annotated[float | None, Query(ge=0, le=1)]
+MinCuda = Annotated[str | None, Query(pattern=CUDA, description="Like `12.4`.")]
+SortBy = Annotated[Sort, Query(description="What comes first.")]
+PlannedHours = Annotated[
+    int, Query(ge=1, le=8760, description="For how long: effective prices depend on it.")
+]
 AtLeast = Annotated[int | None, Query(ge=1, le=10_000)]
 Disk = Annotated[int, Query(ge=1, le=10_000)]
 Providers = Annotated[
@@ -42,7 +54,7 @@ MaxPrice = Annotated[
     "GET",
     "/v1/offers",
     needs=Scope.PODS_READ,
-    answers={200: Answer(OfferPage, "Offers that fit, cheapest first.")},
+    answers={200: Answer(OfferPage, "Offers that fit, the cheapest for the planned hours first.")},
     refusals=(502, 503),
 )
 def list_offers(  # noqa: PLR0913  one argument for each parameter of the route
@@ -57,6 +69,12 @@ def list_offers(  # noqa: PLR0913  one argument for each parameter of the route
     providers: Providers = None,
     countries: Countries = None,
     max_price_microusd_per_hour: MaxPrice = None,
+    markets: Markets = None,
+    kinds: Kinds = None,
+    min_reliability: Reliability = None,
+    min_cuda: MinCuda = None,
+    sort: SortBy = Sort.EFFECTIVE_PRICE,
+    planned_hours: PlannedHours = 1,
     limit: Limit = DEFAULT_OFFERS,
 ) -> Response[OfferPage]:
     """See what can be rented; the parameters are those of a pod's `requirements`."""
@@ -70,8 +88,15 @@ def list_offers(  # noqa: PLR0913  one argument for each parameter of the route
         providers=tuple(providers or ()),
         countries=tuple(countries or ()),
         max_price_microusd_per_hour=max_price_microusd_per_hour,
+        markets=tuple(markets or (Market.ON_DEMAND,)),
+        kinds=tuple(kinds or ()),
+        min_reliability=min_reliability,
+        min_cuda=min_cuda,
     )
-    return found(OfferPage.of(call.use.market.offers(wanted), limit))
+    listing = call.use.market.offers(
+        wanted, call.principal.account_id, sort=sort, planned_hours=planned_hours
+    )
+    return found(OfferPage.of(listing, limit))
 
 
 @routes.operation(
@@ -82,6 +107,7 @@ def list_offers(  # noqa: PLR0913  one argument for each parameter of the route
     refusals=(502, 503),
 )
 def list_providers(call: CallNow) -> Response[PageView[ProviderView]]:
-    """List the providers that this deployment can rent from."""
-    rows = tuple(ProviderView.of(provider) for provider in call.use.market.providers())
+    """List the providers that the account can rent from."""
+    providers = call.use.market.providers(call.principal.account_id)
+    rows = tuple(ProviderView.of(provider) for provider in providers)
     return found(PageView[ProviderView](data=rows, next_cursor=None))

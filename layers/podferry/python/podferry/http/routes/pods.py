@@ -96,7 +96,7 @@ def change_pod(
 ) -> Response[PodView]:
     """Change how a pod runs, from its next start on.
 
-    `save_interval_seconds` and `on_reclaim` hold at once.
+    `save_interval_seconds`, `on_reclaim` and `idle` hold at once.
     """
     pod = call.use.browse.pod(call.account_id, pod_id)
     require_match(if_match, pod.revision)
@@ -107,6 +107,7 @@ def change_pod(
         capture_rules=body.capture_rules,
         save_interval_seconds=body.save_interval_seconds,
         on_reclaim=body.on_reclaim,
+        idle=body.idle_change(),
     )
     try:
         changed = call.use.change_pod.change(call.account_id, pod_id, change, pod.revision)

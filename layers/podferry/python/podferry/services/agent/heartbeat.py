@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from podferry.domain.activity import Activity, Signal
 from podferry.domain.command import ENDED, Command, CommandKind, CommandState, Progress
 from podferry.domain.errors import EpochStaleError
 from podferry.domain.machine import Machine, MachineState, Pulse
@@ -44,6 +45,7 @@ class Beat:
     boot_id: str
     workload: dict[str, Any]
     metrics: dict[str, Any]
+    activity: Activity | None = None
     reports: tuple[CommandReport, ...] = ()
 
 
@@ -56,6 +58,8 @@ class BeatReply:
     forget: tuple[str, ...] = field(default=())
     save_interval_seconds: int | None = None
     """`None` while the pod is not to be saved."""
+    idle_signals: tuple[Signal, ...] | None = None
+    """What the agent watches; `None` while the pod is not to be stopped when idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +101,13 @@ class Heartbeat:
         )
         busy_until = self._pulse(machine, beat, is_busy=is_busy)
         stays_busy = is_busy or self.records.now() < busy_until
+        is_running = pod.state == PodState.RUNNING
         return BeatReply(
             heartbeat_seconds=BUSY_HEARTBEAT_SECONDS if stays_busy else RESTING_HEARTBEAT_SECONDS,
             commands=open_commands,
             forget=forget,
-            save_interval_seconds=(
-                pod.save_interval_seconds if pod.state == PodState.RUNNING else None
-            ),
+            save_interval_seconds=pod.save_interval_seconds if is_running else None,
+            idle_signals=pod.idle.signals if is_running and pod.idle else None,
         )
 
     def _place(self, principal: Principal) -> tuple[Machine, Pod]:
@@ -182,6 +186,7 @@ class Heartbeat:
             busy_until=busy_until,
             workload=beat.workload,
             metrics=beat.metrics,
+            activity=beat.activity,
         )
         self.records.store.commit(Create(pulse) if present is None else Update(pulse))
         return busy_until

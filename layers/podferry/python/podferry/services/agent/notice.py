@@ -15,7 +15,7 @@ from podferry.services.saves.begin import BeginSave, Turn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
-    """What the agent says."""
+    """What the agent says, or the machine's provider."""
 
     kind: NoticeKind
     source: str
@@ -39,10 +39,14 @@ class TakeNotice:
             EpochStaleError: the machine must end itself.
         """
         machine, pod = current_place(self.records, principal)
-        self.records.apply(lambda: self._noted(machine.id, said))
+        return self.give(machine.id, pod.id, said)
+
+    def give(self, machine_id: str, pod_id: str, said: Announcement) -> Turn:
+        """The same for a machine whose provider told us: its agent is given the save."""
+        self.records.apply(lambda: self._noted(machine_id, said))
         if said.kind == NoticeKind.MAINTENANCE:
             return Turn(None, 0.0)
-        return self.begin.at_once(pod.id)
+        return self.begin.at_once(pod_id)
 
     def _noted(self, machine_id: str, said: Announcement) -> Sequence[Change]:
         machine = self.records.store.get(Machine, machine_id)

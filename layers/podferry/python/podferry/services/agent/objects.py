@@ -157,7 +157,8 @@ class RecordCapture:
 
         Raises:
             SnapshotError: the save is damaged, and has failed.
-            InvalidRequestError: the root's name, size or hash is impossible.
+            InvalidRequestError: the root's name, size or hash is impossible; or it is a partial
+                capture of a stop.
             WrongStateError: another root was handed in.
             NotFoundError, EpochStaleError: see `own_open`.
         """
@@ -171,6 +172,8 @@ class RecordCapture:
             if snapshot is not None and is_own and snapshot.root == root:
                 return []
             snapshot = own_open(self.records, principal, snapshot_id)
+            if snapshot.save_kind == SaveKind.STOP and summary.get("is_partial"):
+                raise InvalidRequestError(f"capture {snapshot_id} is a stop's; it must be whole")
             captured = replace(
                 snapshot,
                 state=SnapshotState.CAPTURED,

@@ -15,6 +15,7 @@ from podferry.services.garbage.forget import ForgetRows
 from podferry.services.garbage.shift import Shift, begin, finish
 from podferry.services.garbage.stock import Stock, take_stock
 from podferry.services.garbage.sweep import SweepObjects
+from podferry.services.garbage.thin import ThinOut
 from podferry.services.records import Records
 
 _LOG = logging.getLogger(__name__)
@@ -22,12 +23,13 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CollectGarbage:
-    """Bury what is dead, look again at what is left, sweep, forget.
+    """Thin out, bury what is dead, look again at what is left, sweep, forget.
 
     Every step stands on rows alone and may be cut off and repeated at any point.
     """
 
     records: Records
+    thin: ThinOut
     bury: BuryDead
     sweep: SweepObjects
     forget: ForgetRows
@@ -67,6 +69,7 @@ class CollectGarbage:
     def _one_place(self, shift: Shift, account_id: str, kind: SnapshotKind) -> None:
         """One account that is in trouble does not keep others."""
         try:
+            self.thin.run(shift, account_id, kind)
             self.bury.run(shift, self._stock(account_id, kind))
             if not shift.may_go_on:
                 return

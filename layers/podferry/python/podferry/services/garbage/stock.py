@@ -30,7 +30,7 @@ def take_stock(records: Records, account_id: str, kind: SnapshotKind) -> Stock:
         for owner in (subject.id, expired_owner(subject.id)):
             found |= {one.id: one for one in records.all_owned(Snapshot, owner)}
     heads = frozenset(subject.head for subject in subjects if subject.head is not None)
-    pinned = heads | _at_work(records, account_id, found) | _built_on(found)
+    pinned = heads | _whole(subjects) | _at_work(records, account_id, found) | _built_on(found)
     return Stock(tuple(found[one] for one in sorted(found)), heads, pinned)
 
 
@@ -50,6 +50,12 @@ def _at_work(records: Records, account_id: str, found: dict[str, Snapshot]) -> s
         pin for o in operations.values() if o.account_id == account_id for pin in o.snapshot_ids
     }
     return pins | {one.id for one in found.values() if one.operation_id in operations}
+
+
+def _whole(subjects: list[Environment | Volume]) -> set[str]:
+    """The newest whole saves of volumes whose heads are partial."""
+    volumes = (subject for subject in subjects if isinstance(subject, Volume))
+    return {volume.whole_head for volume in volumes if volume.whole_head is not None}
 
 
 def _built_on(found: dict[str, Snapshot]) -> set[str]:

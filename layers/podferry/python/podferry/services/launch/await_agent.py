@@ -7,15 +7,23 @@ from functools import partial
 from typing import Any
 
 from podferry.domain.errors import BootFailedError, PriceRaisedError, ProviderBusyError
+from podferry.domain.floor import made_on, with_floor
 from podferry.domain.machine import Machine, MachineState
 from podferry.domain.operation import Operation
+from podferry.domain.placement import takes_cuda
 from podferry.domain.pod import Pod, PodState
-from podferry.ports.gpu_cloud import GpuCloud, GpuClouds, MachineView, ViewState
+from podferry.ports.gpu_cloud import GpuCloud, MachineView, ViewState
 from podferry.ports.store import Change, Update
+from podferry.services.clouds import Clouds
+from podferry.services.experience import Experiences
+from podferry.services.launch.choose import origin_of
 from podferry.services.operations import Operations
 from podferry.services.records import Records
 
-WAIT_SECONDS = 1
+WAITS = ((60, 1), (300, 5))
+"""Up to which age of a boot, in seconds, how long it is waited between two looks."""
+LONGEST_WAIT_SECONDS = 10
+MOST_EXTENSIONS = 3
 DEAD = {
     ViewState.FAILED: "the provider reports that it failed",
     ViewState.GONE: "the provider reports that it is gone",
@@ -30,7 +38,8 @@ class AwaitAgent:
 
     records: Records
     operations: Operations
-    clouds: GpuClouds
+    clouds: Clouds
+    experiences: Experiences
 
     def run(self, operation_id: str) -> dict[str, Any]:
         """`{"is_registered": true}`, or false with the seconds to wait before the next look.
@@ -43,14 +52,15 @@ class AwaitAgent:
         operation = self.operations.load(operation_id)
         self.operations.check_wanted(operation)
         machine = self.records.store.get(Machine, operation.machine_id or "")
-        cloud = self.clouds.get(machine.offer.provider)
+        cloud = self.clouds.of(machine)
         if not _is_seen(machine):
             machine = self._look(operation, machine, cloud)
         if _is_seen(machine):
+            self._check_floor(operation, machine)
             self._restoring(operation.id)
             return {"is_registered": True}
         self._check_deadline(machine, cloud)
-        return {"is_registered": False, "wait_seconds": WAIT_SECONDS}
+        return {"is_registered": False, "wait_seconds": self._wait(machine)}
 
     def _look(self, operation: Operation, machine: Machine, cloud: GpuCloud) -> Machine:
         now = self.records.now()
@@ -105,6 +115,9 @@ class AwaitAgent:
         shown = replace(machine, shown_at=now) if is_first else machine
         if not is_good:
             return [Update(shown)] if is_first else []
+        word = f"{view.state} {view.raw_status} {view.reason or ''}".strip()
+        if word != machine.provider_word:
+            shown = replace(shown, provider_word=word, progress_at=now)
         booting = view.state == ViewState.STARTING and machine.state == MachineState.PROVISIONING
         looked = replace(
             shown,
@@ -119,12 +132,46 @@ class AwaitAgent:
         return [Update(looked)]
 
     def _check_deadline(self, machine: Machine, cloud: GpuCloud) -> None:
-        asked = machine.requested_at or machine.created_at
-        age = (self.records.now() - asked).total_seconds()
-        if age > cloud.traits.boot_deadline_seconds:
+        patience = timedelta(seconds=self.experiences.boot_deadline(cloud, machine))
+        now = self.records.now()
+        if now > gives_up_at(machine, patience):
+            asked = machine.requested_at or machine.created_at
             raise BootFailedError(
                 f"machine {machine.id}: its agent did not report within "
-                f"{cloud.traits.boot_deadline_seconds} s"
+                f"{(now - asked).total_seconds():.0f} s; its provider last said: "
+                f"{machine.provider_word or 'nothing'}"
+            )
+
+    def _wait(self, machine: Machine) -> int:
+        """Seconds to the next look.
+
+        Ever longer: all looks of a launch, at twenty offers perhaps, have to fit into the history
+        of one execution (25,000 events).
+        """
+        asked = machine.requested_at or machine.created_at
+        age = (self.records.now() - asked).total_seconds()
+        return next((wait for until, wait in WAITS if age < until), LONGEST_WAIT_SECONDS)
+
+    def _check_floor(self, operation: Operation, machine: Machine) -> None:
+        """What the offer did not say the agent does: can the environment run here?
+
+        Raises:
+            BootFailedError: it cannot; the next offer may.
+        """
+        pod = self.operations.pod_of(operation)
+        asked = operation.requirements or pod.requirements
+        wanted = with_floor(asked, origin_of(self.records, pod))
+        found = made_on(machine.facts)
+        if found is None:
+            return
+        if wanted.arch not in {None, found.arch}:
+            raise BootFailedError(
+                f"machine {machine.id} is {found.arch}, the environment was made on {wanted.arch}"
+            )
+        if wanted.gpu_count > 0 and not takes_cuda(found.cuda, wanted.min_cuda):
+            raise BootFailedError(
+                f"machine {machine.id} takes programs up to CUDA {found.cuda or 'none'}, "
+                f"the environment needs {wanted.min_cuda}: loosen min_cuda or let it look further"
             )
 
     def _restoring(self, operation_id: str) -> None:
@@ -143,6 +190,20 @@ class AwaitAgent:
             ]
 
         self.records.apply(plan)
+
+
+def gives_up_at(machine: Machine, patience: timedelta) -> datetime:
+    """When the boot counts as failed.
+
+    The time runs anew with every change in the provider's words, and stands still while it says
+    that it provisions the machine, but for no longer than three times the patience in all (P5: a
+    machine that needs 25 minutes is not killed after 10, again and again).
+    """
+    asked = machine.requested_at or machine.created_at
+    latest = asked + MOST_EXTENSIONS * patience
+    if (machine.provider_word or "").startswith(ViewState.PROVISIONING):
+        return latest
+    return min(latest, (machine.progress_at or asked) + patience)
 
 
 def _is_seen(machine: Machine) -> bool:

@@ -6,19 +6,25 @@ from datetime import timedelta
 from typing import Any
 
 from podferry.domain.errors import BootFailedError, CloudError, NoCapacityError
+from podferry.domain.floor import MadeOn, made_on, with_floor
 from podferry.domain.ids import STAMP_BITS, new_stamp
 from podferry.domain.machine import FINAL_STATES, Machine, MachineState
-from podferry.domain.offer import Candidates, Offer, Requirements
-from podferry.domain.operation import Operation
+from podferry.domain.offer import Candidates, NearMiss, Offer, Requirements
+from podferry.domain.operation import Operation, WaitingFor
 from podferry.domain.placement import choose
 from podferry.domain.pod import Pod, PodState
+from podferry.domain.snapshot import Snapshot
 from podferry.domain.volume import Lease, Volume
-from podferry.ports.gpu_cloud import GpuClouds
 from podferry.ports.store import Change, Create, Update
+from podferry.services.clouds import Clouds
+from podferry.services.experience import Experiences
 from podferry.services.operations import Operations
 from podferry.services.records import Records
 
 RELIST_SECONDS = 30
+SLOW_RELIST_SECONDS = 300
+SLOW_AFTER = timedelta(hours=1)
+"""A wait of days at 30 s a look would not fit into the history of one execution."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,26 +32,28 @@ class ListCandidates:
     """Offers of every provider with a key, filtered and ranked for a pod."""
 
     records: Records
-    clouds: GpuClouds
+    clouds: Clouds
 
     def run(self, pod: Pod, wanted: Requirements) -> tuple[Candidates, dict[str, str]]:
         """Candidates, and for each provider that did not answer why.
 
-        Raises:
-            NoCapacityError: no provider has a key or answered at all.
+        What the pod's environment needs of a machine is added to `wanted`.
         """
+        wanted = with_floor(wanted, origin_of(self.records, pod))
         offers: list[Offer] = []
         silent: dict[str, str] = {}
-        for name in self.clouds.names():
+        open_to = self.clouds.open_to(pod.account_id)
+        for name, own in open_to.items():
             if wanted.providers and name not in wanted.providers:
                 continue
             try:
-                offers += self.clouds.get(name).list_offers(wanted)
+                offers += self.clouds.with_key(name, own).list_offers(wanted)
             except CloudError as error:
                 silent[name] = error.detail
-        unknown = set(wanted.providers) - set(self.clouds.names())
-        silent |= dict.fromkeys(unknown, "this deployment has no key for it")
-        return choose(offers, wanted, pod.failed_hosts, self.records.now()), silent
+        unknown = set(wanted.providers) - open_to.keys()
+        silent |= dict.fromkeys(unknown, "neither the account nor this deployment has a key for it")
+        outlook = Experiences(self.records).outlook()
+        return choose(offers, wanted, pod.failed_hosts, self.records.now(), outlook), silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +104,17 @@ class ChooseOffer:
             operation.created_at + timedelta(seconds=pod.spec.capacity_wait_seconds)
         )
         if not found.offers and now >= deadline:
-            raise NoCapacityError(_explain(found, silent))
+            raise NoCapacityError(explain(found, silent))
 
         def plan() -> Sequence[Change]:
             fresh = self.operations.load(operation.id)
             if fresh.offers_listed_at is not None:
                 return []
+            waiting = WaitingFor(now, found.ruled_out, found.nearest, silent)
             listed = replace(
                 fresh,
                 offers=found.offers[:20],
+                waiting_for=None if found.offers else waiting,
                 offers_listed_at=now,
                 capacity_deadline_at=deadline,
             )
@@ -126,6 +136,7 @@ class ChooseOffer:
                 return []  # Another run of this step has chosen.
             pod = self.operations.pod_of(fresh)
             volume = self.records.store.get(Volume, pod.volume_id)
+            own = self.candidates.clouds.own_key(offer.provider, pod.account_id)
             machine = Machine(
                 id=machine_id,
                 account_id=pod.account_id,
@@ -137,8 +148,12 @@ class ChooseOffer:
                 epoch=volume.epoch + 1,
                 state=MachineState.INTENDED,
                 boot_token_sha256="",
+                key_of=None if own is None else own.account_id,
             )
+            # Written in the same transaction, so that the key cannot be taken out meanwhile.
+            used = [] if own is None else [Update(replace(own, used_at=self.records.now()))]
             return [
+                *used,
                 Create(machine),
                 Update(
                     replace(
@@ -184,15 +199,54 @@ class ChooseOffer:
             if pod.state in {PodState.LAUNCHING, PodState.RECOVERING}:
                 changes += [
                     Update(replace(pod, state=PodState.WAITING_FOR_CAPACITY)),
-                    self.records.pod_event(pod, "pod.waiting_for_capacity", fresh),
+                    self.records.pod_event(
+                        pod, "pod.waiting_for_capacity", fresh, **_would_fit(fresh.waiting_for)
+                    ),
                 ]
             return changes
 
         self.records.apply(plan)
-        return {"next": "wait", "wait_seconds": RELIST_SECONDS}
+        is_long = now - operation.created_at >= SLOW_AFTER
+        return {"next": "wait", "wait_seconds": SLOW_RELIST_SECONDS if is_long else RELIST_SECONDS}
 
 
-def _explain(found: Candidates, silent: dict[str, str]) -> str:
+def origin_of(records: Records, pod: Pod) -> MadeOn | None:
+    """The machine that the pod's environment was made on, or will be with the next capture."""
+    machine = None if pod.machine_id is None else records.store.find(Machine, pod.machine_id)
+    if machine is not None and machine.holds_data:
+        return made_on(machine.facts)
+    if pod.environment_head is None:
+        return None
+    head = records.store.find(Snapshot, pod.environment_head)
+    return None if head is None else head.made_on
+
+
+def explain(found: Candidates, silent: dict[str, str]) -> str:
+    """Why there is nothing to rent, and what to loosen."""
     parts = [f"{count} offers ruled out by {name}" for name, count in found.ruled_out.items()]
     parts += [f"{name} did not answer: {why}" for name, why in sorted(silent.items())]
+    parts += [_near(miss) for miss in found.nearest[:1]]
     return "no offer fits: " + ("; ".join(parts) or "no provider has anything to rent")
+
+
+def _near(miss: NearMiss) -> str:
+    offer = miss.offer
+    what = f"{offer.gpu_count} x {offer.gpu_name or 'no GPU'} of {offer.provider}"
+    return (
+        f"nearest is {what} at {offer.price_microusd_per_hour} micro-USD an hour: "
+        f"loosen {', '.join(miss.loosen)}"
+    )
+
+
+def _would_fit(waiting: WaitingFor | None) -> dict[str, Any]:
+    if waiting is None:
+        return {}
+    nearest = [
+        {
+            "offer": miss.offer.id,
+            "price_microusd_per_hour": miss.offer.price_microusd_per_hour,
+            "loosen": list(miss.loosen),
+        }
+        for miss in waiting.nearest
+    ]
+    return {"ruled_out": waiting.ruled_out, "nearest": nearest}

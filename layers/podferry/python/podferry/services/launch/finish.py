@@ -11,6 +11,7 @@ from podferry.domain.operation import Operation, OperationKind, OperationState
 from podferry.domain.pod import Pod, PodState
 from podferry.domain.volume import Volume
 from podferry.ports.store import Change, Check, Update
+from podferry.services.experience import Experiences
 from podferry.services.operations import Operations
 from podferry.services.records import Records
 
@@ -24,8 +25,11 @@ class FinishStart:
 
     def run(self, operation_id: str) -> dict[str, Any]:
         """Raises: OperationCancelledError, ConflictError (run it again)."""
-        if self.operations.load(operation_id).state != OperationState.SUCCEEDED:
+        operation = self.operations.load(operation_id)
+        if operation.state != OperationState.SUCCEEDED:
             self.records.apply(lambda: self._plan(operation_id))
+            ready = self.records.store.get(Machine, operation.machine_id or "")
+            Experiences(self.records).started(ready)
         self.operations.answer_waiter(operation_id)
         return {}
 

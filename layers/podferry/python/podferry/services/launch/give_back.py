@@ -22,6 +22,7 @@ TRY_NEXT_OFFER = frozenset(
         "QuotaExceededError",
         "PriceRaisedError",
         "ProviderRefusedError",
+        "KeyRefusedError",
         "ProviderBusyError",
         "BootFailedError",
         "MachineLostError",

@@ -3,6 +3,8 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from math import ceil
 from typing import Any
 
 from podferry.domain.account import SshKey
@@ -16,16 +18,20 @@ from podferry.domain.errors import (
     ProviderBusyError,
     ProviderRefusedError,
 )
+from podferry.domain.host_key import SSH_PORT
 from podferry.domain.machine import FINAL_STATES, Machine, MachineState
 from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod
-from podferry.ports.gpu_cloud import GpuCloud, GpuClouds, LaunchRequest, MachineView, ViewState
+from podferry.ports.gpu_cloud import GpuCloud, LaunchRequest, MachineView, ViewState
 from podferry.ports.objects import AgentBundle
 from podferry.ports.store import Change, Check, Create, Update
+from podferry.services.clouds import Clouds
 from podferry.services.operations import Operations
 from podferry.services.records import Records
 
 SETTLE_POLL_SECONDS = 3
+BUSY_PATIENCE = timedelta(minutes=2)
+"""For how long a busy provider is waited for before another offer is tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +50,15 @@ class Rent:
 
     records: Records
     operations: Operations
-    clouds: GpuClouds
+    clouds: Clouds
     boot: Boot
 
     def run(self, operation_id: str) -> dict[str, Any]:
-        """`{"outcome": "rented"}`, or `{"outcome": "unknown", "wait_seconds": n}`: run it again.
+        """`{"outcome": "rented"}`, or "unknown" or "busy" with `wait_seconds`: run it again then.
 
         Raises:
             NoCapacityError and its kind, ProviderRefusedError: nothing stands at the provider.
-            ProviderBusyError: nothing was made yet; run it again.
+            ProviderBusyError: nothing was made, the provider stays busy.
             BootFailedError: it is being given back, or its provider never shows it as one.
             OperationCancelledError: no longer wanted (before the call).
             ConflictError: another run of this step makes the call; run it again.
@@ -64,6 +70,8 @@ class Rent:
         if machine.state in FINAL_STATES:
             raise OfferGoneError(f"machine {machine.id} was never made")
         if machine.state == MachineState.INTENDED:
+            if machine.busy_until is not None and self.records.now() < machine.busy_until:
+                return self._later(machine, machine.busy_until)
             return self._create(operation, machine)
         if machine.provider_id is None:
             # Also when its agent has registered already: without the provider's id for it nobody
@@ -84,18 +92,34 @@ class Rent:
         digest = hashlib.sha256(token.encode()).hexdigest()
         self.records.apply(lambda: self._claim(operation.id, machine.id, digest))
         try:
-            provider_id = self.clouds.get(machine.offer.provider).create(request)
+            provider_id = self.clouds.of(machine).create(request)
         except OutcomeUnknownError as error:
             self._ended(machine.id, MachineState.UNKNOWN, note=error.detail)
             return {"outcome": "unknown", "wait_seconds": SETTLE_POLL_SECONDS}
-        except ProviderBusyError:
-            self._ended(machine.id, MachineState.INTENDED, requested_at=None)
-            raise
+        except ProviderBusyError as error:
+            until = self.records.now() + timedelta(seconds=error.retry_after_seconds)
+            self._ended(machine.id, MachineState.INTENDED, requested_at=None, busy_until=until)
+            return self._later(machine, until)
         except (NoCapacityError, ProviderRefusedError) as error:
             self._nothing_made(operation, machine, error)
             raise
         self._rented(operation, machine, provider_id)
         return {"outcome": "rented"}
+
+    def _later(self, machine: Machine, until: datetime) -> dict[str, Any]:
+        """Nothing was made: come back when the provider wants to be asked again.
+
+        Raises:
+            ProviderBusyError: that is too late; another offer may do.
+        """
+        wait = (until - self.records.now()).total_seconds()
+        if until > machine.created_at + BUSY_PATIENCE:
+            raise ProviderBusyError(
+                f"{machine.offer.provider} has been too busy to rent for "
+                f"{BUSY_PATIENCE.total_seconds():.0f} s",
+                retry_after_seconds=wait,
+            )
+        return {"outcome": "busy", "wait_seconds": max(1, ceil(wait))}
 
     def _claim(self, operation_id: str, machine_id: str, digest: str) -> Sequence[Change]:
         """The right to make the create call, for one run of this step and while it is wanted.
@@ -118,7 +142,7 @@ class Rent:
 
     def _settle(self, operation: Operation, machine: Machine) -> dict[str, Any]:
         """The create call's outcome is unknown: adopt what carries our stamp, or wait for it."""
-        cloud = self.clouds.get(machine.offer.provider)
+        cloud = self.clouds.of(machine)
         standing = [v for v in cloud.find(machine.stamp) if not _is_over(v)]
         if len(standing) == 1:
             self._rented(operation, machine, standing[0].provider_id)
@@ -154,7 +178,7 @@ class Rent:
                 "PF_BUNDLE_URL": self.boot.bundle.url(),
                 "PF_BUNDLE_SHA256": self.boot.bundle.sha256(),
             },
-            ports=pod.spec.ports,
+            ports=(SSH_PORT, *(port for port in pod.spec.ports if port != SSH_PORT)),
             ssh_public_key=keys[0].public_key if keys else None,
             disk_gib=pod.requirements.disk_gib,
         )
@@ -163,7 +187,7 @@ class Rent:
         self._ended(machine.id, MachineState.PROVISIONING, provider_id=provider_id)
         if self.records.store.get(Machine, machine.id).state in FINAL_STATES:
             # Whoever gave it back waited for this call longer than it can take, yet here it is.
-            self.clouds.get(machine.offer.provider).give_up(provider_id)
+            self.clouds.of(machine).give_up(provider_id)
             raise BootFailedError(f"machine {machine.id} was given back before it was made")
         self.operations.note(operation.id, "rented")
 

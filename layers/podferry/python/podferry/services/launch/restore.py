@@ -6,6 +6,7 @@ from typing import Any
 
 from podferry.domain.account import Account, SshKey
 from podferry.domain.command import CommandKind
+from podferry.domain.host_key import SSH_PORT
 from podferry.domain.machine import Machine
 from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod
@@ -97,6 +98,7 @@ def _run_arguments(records: Records, pod: Pod, machine: Machine) -> dict[str, An
         "require_gpu": machine.offer.gpu_count > 0,
         "timeout_seconds": pod.spec.start_timeout_seconds,
         "port": pod.spec.serving_port,
+        "ssh_port": SSH_PORT,
     }
 
 

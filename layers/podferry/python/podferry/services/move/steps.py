@@ -2,14 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 from podferry.domain.errors import ConflictError, NoCapacityError
-from podferry.domain.operation import Operation, OperationKind, OperationState
+from podferry.domain.operation import (
+    MAINTENANCE_WAIT,
+    Cause,
+    Operation,
+    OperationKind,
+    OperationState,
+)
 from podferry.domain.pod import Desired, Failure, Pod, PodState
 from podferry.domain.volume import Volume
 from podferry.ports.store import Change, Check, Create, Update
-from podferry.services.launch.choose import ListCandidates
+from podferry.services.launch.choose import ListCandidates, explain
 from podferry.services.operations import Operations
 from podferry.services.records import Records
 from podferry.services.start_pod import StartPod
@@ -19,7 +26,10 @@ from podferry.services.workflow_error import WorkflowError
 
 @dataclass(frozen=True, slots=True)
 class CheckTarget:
-    """Something that fits must be on offer, else the pod stays where it is."""
+    """Something that fits must be on offer, else the pod stays where it is.
+
+    Unless its machine has to be left in any case: then the start waits for what is not there.
+    """
 
     operations: Operations
     candidates: ListCandidates
@@ -28,12 +38,12 @@ class CheckTarget:
         """Raises: NoCapacityError: says what ruled the offers out; OperationCancelledError."""
         operation = self.operations.load(operation_id)
         self.operations.check_wanted(operation)
-        if self._has_begun(operation):
+        if self._has_begun(operation) or operation.capacity_deadline_at is not None:
             return {}
         pod = self.operations.pod_of(operation)
         found, silent = self.candidates.run(pod, operation.requirements or pod.requirements)
         if not found.offers:
-            raise NoCapacityError(f"nothing to move to: {found.ruled_out or silent or 'no offers'}")
+            raise NoCapacityError(f"nothing to move to; {explain(found, silent)}")
         return {"offers": len(found.offers)}
 
     def _has_begun(self, operation: Operation) -> bool:
@@ -77,12 +87,18 @@ class RunHalf:
             kind=self.kind,
             cause=move.cause,
             requirements=move.requirements,
+            capacity_deadline_at=move.capacity_deadline_at or self._patience(move),
             parent_id=move.id,
             waiter_token=task_token,
         )
         # Names the move as it is read: a cancel that comes in between wins.
         self.records.store.commit(*self._changes(pod, half), Check(move))
         return half
+
+    def _patience(self, move: Operation) -> datetime | None:
+        """Nobody asked for this move, so the pod does not stay stopped for want of an offer."""
+        is_unasked = move.cause == Cause.MAINTENANCE
+        return self.records.now() + MAINTENANCE_WAIT if is_unasked else None
 
     def _changes(self, pod: Pod, half: Operation) -> list[Change]:
         if self.kind == OperationKind.STOP:

@@ -1,7 +1,7 @@
 """Machines at the providers that no row of ours stands for: they are given up (case P16)."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from podferry.domain.entity import NO_ACCOUNT
@@ -9,9 +9,10 @@ from podferry.domain.errors import PodferryError
 from podferry.domain.ghost import OLD_ENOUGH, Ghost, ghost_id
 from podferry.domain.ids import is_stamp_of
 from podferry.domain.machine import Machine
-from podferry.ports.gpu_cloud import GpuCloud, GpuClouds, MachineView
+from podferry.ports.gpu_cloud import GpuCloud, MachineView
 from podferry.ports.store import Change, Create, Delete, Update
 from podferry.ports.surroundings import Signals
+from podferry.services.clouds import Clouds
 from podferry.services.giving_up import is_over
 from podferry.services.operations import Operations
 from podferry.services.records import Records
@@ -24,52 +25,54 @@ class SweepGhosts:
     """Compares complete listings with the rows of machines.
 
     A machine's row is written before the provider is called, so what is listed without one is not
-    being launched. It may be a twin of a machine that is gone, one whose row was lost with a
-    restored table, or one that its provider said was gone.
+    being launched. It may be a twin of a machine, made by a create call that was repeated on its
+    way, one whose row was lost with a restored table, or one that its provider said was gone.
     """
 
     records: Records
     operations: Operations
-    clouds: GpuClouds
+    clouds: Clouds
     signals: Signals
     deployment: str
 
     def run(self) -> int:
-        """One complete listing of every provider; how many ghosts stand."""
-        for name in self.clouds.names():
+        """One complete listing of every provider with every key; how many ghosts stand."""
+        for name, key_of in self.clouds.every():
             try:
-                self._sweep(name, self.clouds.get(name))
+                self._sweep(key_of, self.clouds.under(name, key_of))
             except PodferryError:
                 # No listing proves nothing, neither that a machine is there nor that it is gone.
                 self.signals.count("SweepFailed")
         return sum(1 for _ in self.records.store.list_active(Ghost))
 
-    def _sweep(self, name: str, cloud: GpuCloud) -> None:
+    def _sweep(self, key_of: str | None, cloud: GpuCloud) -> None:
         listed = [v for v in cloud.list_machines() if self._is_ours(v) and not is_over(v, cloud)]
         # After the listing: a row that is written later belongs to a machine that is not in it.
-        known = {m.stamp for m in self.records.store.list_active(Machine)}
-        strangers = {v.provider_id: v for v in listed if v.stamp not in known}
+        active = self.records.store.list_active(Machine)
+        known: dict[str | None, str | None] = {m.stamp: m.provider_id for m in active}
+        strangers = {v.provider_id: v for v in listed if not _is_known(v, known)}
         for view in strangers.values():
-            self._seen(name, cloud, view)
+            self._seen(key_of, cloud, view)
         for ghost in self.records.store.list_active(Ghost):
-            if ghost.provider == name and ghost.provider_id not in strangers:
+            is_listed_here = (ghost.provider, ghost.key_of) == (cloud.name, key_of)
+            if is_listed_here and ghost.provider_id not in strangers:
                 self.records.apply(lambda ghost=ghost: self._missed(ghost.id))  # type: ignore[misc]
 
     def _is_ours(self, view: MachineView) -> bool:
         return view.stamp is not None and is_stamp_of(self.deployment, view.stamp)
 
-    def _seen(self, name: str, cloud: GpuCloud, view: MachineView) -> None:
+    def _seen(self, key_of: str | None, cloud: GpuCloud, view: MachineView) -> None:
         self.operations.schedules.enable()
-        self.records.apply(lambda: self._noted(name, view))
-        ghost = self.records.store.get(Ghost, ghost_id(name, view.provider_id))
+        self.records.apply(lambda: self._noted(cloud.name, key_of, view))
+        ghost = self.records.store.get(Ghost, ghost_id(cloud.name, view.provider_id))
         if not ghost.may_be_given_up(self.records.now()):
             return
         self.signals.count("GhostFound")
-        evidence = {"provider": name, "provider_id": ghost.provider_id, "stamp": ghost.stamp}
+        evidence = {"provider": cloud.name, "provider_id": ghost.provider_id, "stamp": ghost.stamp}
         _LOGGER.warning("ghost given up", extra=evidence)
         cloud.give_up(ghost.provider_id)
 
-    def _noted(self, name: str, view: MachineView) -> Sequence[Change]:
+    def _noted(self, name: str, key_of: str | None, view: MachineView) -> Sequence[Change]:
         known = self.records.store.find(Ghost, ghost_id(name, view.provider_id))
         if known is not None:
             return (
@@ -82,6 +85,7 @@ class SweepGhosts:
             provider=name,
             provider_id=view.provider_id,
             stamp=view.stamp or "",
+            key_of=key_of,
         )
         return [Create(ghost)]
 
@@ -94,3 +98,10 @@ class SweepGhosts:
         if ghost.missing_since is None:
             return [Update(replace(ghost, missing_since=now))]
         return [Delete(ghost)] if now - ghost.missing_since >= OLD_ENOUGH else []
+
+
+def _is_known(view: MachineView, known: Mapping[str | None, str | None]) -> bool:
+    """Whether it is the machine of an active row, or may be: `known` has provider ids by stamp."""
+    if view.stamp not in known:
+        return False
+    return known[view.stamp] in {None, view.provider_id}

@@ -15,11 +15,16 @@ def heard_at(records: Records, machine: Machine) -> datetime:
 
 
 def state_left(records: Records, volume: Volume, lost_at: datetime) -> RecoveredFrom:
-    """The newest save: what the pod comes back with."""
+    """The newest save: what the pod comes back with.
+
+    Of a partial save only what is older than `saved_at` is sure to be there.
+    """
     save = None if volume.head is None else records.store.find(Snapshot, volume.head)
     return RecoveredFrom(
         snapshot_id=volume.head,
         saved_at=volume.saved_at,
         lost_at=lost_at,
         torn=() if save is None else tuple(save.summary.get("torn", ())),
+        is_partial=save is not None and save.is_partial,
+        unreached=() if save is None else tuple(save.summary.get("unreached", ())),
     )

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from podferry.domain.errors import PodferryError
 from podferry.domain.machine import Machine, MachineState, NoticeKind
-from podferry.domain.operation import Cause
-from podferry.domain.pod import Pod, PodState, avoid_host
+from podferry.domain.operation import MAINTENANCE_WAIT, Cause
+from podferry.domain.pod import OnReclaim, Pod, PodState, avoid_host
 from podferry.ports.store import Change, Update
 from podferry.ports.surroundings import Signals
 from podferry.services.move_pod import MovePod
@@ -20,7 +20,10 @@ BETWEEN_TRIES = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class AnswerNotices:
-    """The pod is moved; if that fails, for example because nothing is for rent, it is stopped."""
+    """The pod is moved; if nothing is for rent it is stopped and starts as soon as something is.
+
+    A pod that is not to be started by itself (`on_reclaim: stop`) is only stopped.
+    """
 
     records: Records
     move_pod: MovePod
@@ -61,11 +64,13 @@ class AnswerNotices:
 
     def _leave(self, machine: Machine, pod: Pod) -> None:
         account_id, cause = pod.account_id, Cause.MAINTENANCE
-        if machine.notice is not None and machine.notice.answers:
+        if pod.on_reclaim == OnReclaim.STOP:
             self.stop_pod.ask(account_id, pod.id, accept_loss=False, cause=cause)
         else:
             self.records.apply(lambda: self._avoiding(machine.id))
-            self.move_pod.ask(account_id, pod.id, None, cause)
+            is_first = machine.notice is None or not machine.notice.answers
+            wait_until = None if is_first else self.records.now() + MAINTENANCE_WAIT
+            self.move_pod.ask(account_id, pod.id, None, cause, wait_until=wait_until)
         self.records.apply(lambda: self._answered(machine.id))
 
     def _avoiding(self, machine_id: str) -> Sequence[Change]:

@@ -21,6 +21,7 @@ from podferry.domain.pod import (
 )
 from podferry.domain.volume import Lease, Volume
 from podferry.ports.store import Change, Check, Create, Update
+from podferry.services.experience import Experiences
 from podferry.services.giving_up import GiveUp, clear
 from podferry.services.operations import Operations
 from podferry.services.records import Records
@@ -65,6 +66,8 @@ class SealLoss:
         operation = self.records.store.find(Operation, operation_id)
         if operation is None:
             return None
+        lost = self.records.store.get(Machine, evidence.machine_id)
+        Experiences(self.records).lost(lost)
         if operation.is_active:
             self.operations.launch_execution(operation)
         # Also a machine that is proven gone: should its provider have erred, it costs money.

@@ -10,6 +10,7 @@ from podferry.domain.pod import Pod, PodState
 from podferry.domain.state_word import SILENCE
 from podferry.ports.store import Change, Update
 from podferry.ports.surroundings import Signals
+from podferry.services.idle.unevaluated import TellUnevaluated
 from podferry.services.records import Records
 from podferry.services.saves.begin import BeginSave
 from podferry.services.saves.end import EndSave
@@ -26,6 +27,7 @@ class Autosave:
     end: EndSave
     thin: ThinSaves
     signals: Signals
+    idle: TellUnevaluated
 
     def run(self) -> dict[str, int]:
         """One round over all running pods."""
@@ -33,7 +35,7 @@ class Autosave:
         late = sum(self._look_after(pod) for pod in running)
         if late:
             self.signals.count("SavesFailing", late)
-        return {"running": len(running), "late": late}
+        return {"running": len(running), "late": late, "idle_unevaluated": self.idle.run()}
 
     def _look_after(self, pod: Pod) -> bool:
         """Whether its saves are overdue. One pod that is in trouble does not keep others."""

@@ -85,18 +85,41 @@ class EndSave:
             *end_command(self.records, snapshot.id, None),
             *([] if operation is None else self._succeeded(place.pod, operation, committed)),
             *self._recovery(place),
+            *self._partial(place, committed),
         ]
 
     def _with_head(self, place: Place, save: Snapshot) -> Volume:
-        """The save has everything that was written before it began, and perhaps more."""
+        """The save has everything that was written before it began, and perhaps more.
+
+        Of a partial one only what is older than the last whole save is sure to be there.
+        """
         good = replace(place.saving, open_id=None, failures=0, error=None, is_overdue=False)
         return replace(
             place.volume,
             head=save.id,
-            saved_at=save.created_at,
+            whole_head=self._newest_whole(place.volume) if save.is_partial else None,
+            saved_at=place.volume.saved_at if save.is_partial else save.created_at,
             size_bytes=save.size_bytes,
             saving=good,
         )
+
+    def _newest_whole(self, volume: Volume) -> str | None:
+        if volume.head is None:
+            return None
+        head = self.records.store.get(Snapshot, volume.head)
+        return volume.whole_head if head.is_partial else head.id
+
+    def _partial(self, place: Place, save: Snapshot) -> list[Change]:
+        if not save.is_partial:
+            return []
+        return [
+            self.records.background_event(
+                place.pod,
+                "pod.saved_in_part",
+                snapshot_id=save.id,
+                unreached_files=save.summary.get("unreached_files", 0),
+            )
+        ]
 
     def _recovery(self, place: Place) -> list[Change]:
         saving = place.saving

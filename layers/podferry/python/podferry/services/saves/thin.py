@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 
 from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod
@@ -38,18 +37,19 @@ class ThinSaves:
         ]
         gone = sorted(expired(points, now))
         for snapshot_id in gone[:MOST_AT_ONCE]:
-            self.records.apply(partial(self._expired, snapshot_id))
+            expire(self.records, snapshot_id)
         if len(gone) <= MOST_AT_ONCE:
             self.records.apply(lambda: self._noted(volume.id))
         return min(len(gone), MOST_AT_ONCE)
 
     def _pinned(self, volume: Volume, newest_first: Sequence[Snapshot]) -> set[str | None]:
-        """The head, the newest stop, what has a label, what is being built on or restored."""
+        """Heads, the newest stop, what has a label, what is being built on or restored."""
         committed = [s for s in newest_first if s.state == SnapshotState.COMMITTED]
         stops = [s.id for s in committed if s.save_kind == SaveKind.STOP]
         unfinished = {SnapshotState.OPEN, SnapshotState.CAPTURED}
         return {
             volume.head,
+            volume.whole_head,
             *stops[:1],
             *(s.id for s in committed if s.label is not None),
             *(s.parent_id for s in newest_first if s.state in unfinished),
@@ -65,12 +65,18 @@ class ThinSaves:
             return None
         return self.records.store.get(Operation, operation_id).volume_snapshot_id
 
-    def _expired(self, snapshot_id: str) -> Sequence[Change]:
-        snapshot = self.records.store.get(Snapshot, snapshot_id)
-        if snapshot.expired_at is not None:
-            return []
-        return [Update(replace(snapshot, expired_at=self.records.now()))]
-
     def _noted(self, volume_id: str) -> Sequence[Change]:
         volume = self.records.store.get(Volume, volume_id)
         return [Update(replace(volume, thinned_at=self.records.now()))]
+
+
+def expire(records: Records, snapshot_id: str) -> None:
+    """Nobody is shown it any more; the garbage collector may take it."""
+
+    def plan() -> Sequence[Change]:
+        snapshot = records.store.get(Snapshot, snapshot_id)
+        if snapshot.expired_at is not None:
+            return []
+        return [Update(replace(snapshot, expired_at=records.now()))]
+
+    records.apply(plan)

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from podferry.domain.command import CommandKind
+from podferry.domain.floor import made_on
 from podferry.domain.machine import Machine, MachineState
 from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod
@@ -129,6 +130,7 @@ class CaptureSnapshot:
             epoch=machine.epoch,
             operation_id=operation.id,
             parent_id=parent,
+            made_on=made_on(machine.facts) if self.kind == SnapshotKind.ENVIRONMENT else None,
         )
 
     def _abandoned(self, operation: Operation) -> list[Change]:

@@ -181,7 +181,8 @@ class CommitHeads:
         save = captures.get(SnapshotKind.VOLUME)
         if save is not None:
             size = save.size_bytes
-            changes.append(Update(replace(volume, head=save.id, saved_at=now, size_bytes=size)))
+            kept = replace(volume, head=save.id, whole_head=None, saved_at=now, size_bytes=size)
+            changes.append(Update(kept))
         return changes
 
 

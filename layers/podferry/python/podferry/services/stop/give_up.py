@@ -119,7 +119,7 @@ class FinishStop:
             "environment": self._capture(operation.environment_snapshot_id),
             "volume": self._capture(operation.volume_snapshot_id),
             "lost": list(operation.lost),
-            "billed_from": _text(machine.billing_started_at or machine.registered_at),
+            "billed_from": _text(machine.billed_from),
             "billed_to": _text(machine.released_at),
             "cost_microusd": machine_cost(machine),
         }

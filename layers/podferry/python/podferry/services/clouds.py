@@ -1,0 +1,176 @@
+"""The providers as an account sees them: its own key where it has one, else the deployment's.
+
+A machine is looked at, given up and swept with the key it was rented with, whatever keys came or
+went since: another key may belong to somebody else's account at the provider, which does not show
+it, and "not shown" would count as gone.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from podferry.domain.errors import ConflictError, KeyRefusedError, ProviderRefusedError
+from podferry.domain.machine import Machine
+from podferry.domain.offer import Offer, Requirements
+from podferry.domain.pod import Pod
+from podferry.domain.provider_key import KeyState, OwnKey, own_key_id
+from podferry.ports.gpu_cloud import CloudTraits, GpuCloud, GpuClouds, LaunchRequest, MachineView
+from podferry.ports.key_vault import KeyRef
+from podferry.ports.store import Change, Update
+from podferry.services.records import Records
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Clouds:
+    """Finds the right key for each purpose and keeps what providers say of it."""
+
+    records: Records
+    providers: GpuClouds
+
+    def open_to(self, account_id: str | None) -> dict[str, OwnKey | None]:
+        """What the account may rent from: by provider its own key, `None` for the deployment's.
+
+        `account_id` is `None` for the operator, who has the deployment's keys only.
+        """
+        found: dict[str, OwnKey | None] = dict.fromkeys(self.providers.names())
+        if account_id is not None:
+            found |= {key.provider: key for key in self.records.all_owned(OwnKey, account_id)}
+        return dict(sorted(found.items()))
+
+    def own_key(self, provider: str, account_id: str) -> OwnKey | None:
+        """The account's own key at the provider."""
+        return self.records.store.find(OwnKey, own_key_id(provider, account_id))
+
+    def with_key(self, name: str, own: OwnKey | None) -> GpuCloud:
+        """The provider with this key.
+
+        Raises:
+            ProviderRefusedError: the deployment has no key for it.
+        """
+        if own is None:
+            return self.providers.get(name)
+        cloud = self.providers.get(name, ref_of(own))
+        return JudgedCloud(cloud, own, self._note)
+
+    def under(self, name: str, key_of: str | None) -> GpuCloud:
+        """The provider with the key of the account `key_of`; `None` is the deployment's.
+
+        Raises:
+            ProviderRefusedError: that account, or the deployment, has no key for it.
+        """
+        own = None if key_of is None else self.own_key(name, key_of)
+        if own is None and key_of is not None:
+            raise ProviderRefusedError(f"the account has no key of its own for {name} any more")
+        return self.with_key(name, own)
+
+    def of(self, machine: Machine) -> GpuCloud:
+        """The provider of a machine, with the key that it was rented with."""
+        return self.under(machine.offer.provider, machine.key_of)
+
+    def every(self) -> Iterator[tuple[str, str | None]]:
+        """Every provider with every key that there is, as `under` takes them."""
+        yield from ((name, None) for name in self.providers.names())
+        keys = list(self.records.store.list_active(OwnKey))
+        yield from ((key.provider, key.account_id) for key in keys)
+
+    def _note(self, own: OwnKey, refusal: KeyRefusedError | None) -> None:
+        """Write down that the provider takes the key again, or does not any more."""
+        state = KeyState.WORKS if refusal is None else KeyState.UNAUTHORISED
+        detail = None if refusal is None else refusal.detail
+
+        def plan() -> Sequence[Change]:
+            fresh = self.records.store.find(OwnKey, own.id)
+            # A word on a key that was replaced meanwhile says nothing of the new one.
+            if fresh is None or fresh.version != own.version or fresh.state == state:
+                return []
+            now = self.records.now()
+            noted = replace(fresh, state=state, state_at=now, detail=detail)
+            if refusal is None:
+                noted = replace(noted, checked_at=now)
+            told = [
+                self.records.background_event(
+                    pod, f"provider_key.{state}", provider=own.provider, detail=detail
+                )
+                for pod in self._pods_under(own)
+            ]
+            return [Update(noted), *told]
+
+        try:
+            self.records.apply(plan)
+        except ConflictError:
+            # The row moves all the time, so the key is in use: the next call says it again.
+            return
+
+    def _pods_under(self, own: OwnKey) -> list[Pod]:
+        """The pods whose machines were rented with the key, twenty at most."""
+        ids = {machine.pod_id for machine in machines_under(self.records, own)}
+        return [self.records.store.get(Pod, pod_id) for pod_id in sorted(ids)[:20]]
+
+
+class JudgedCloud:
+    """A provider with a key of an account: its words on the key are written down."""
+
+    def __init__(
+        self,
+        inner: GpuCloud,
+        own: OwnKey,
+        note: Callable[[OwnKey, KeyRefusedError | None], None],
+    ) -> None:
+        self._inner = inner
+        self._own = own
+        self._note = note
+        self.name: str = inner.name
+        self.traits: CloudTraits = inner.traits
+
+    def list_offers(self, wanted: Requirements) -> list[Offer]:
+        return self._judged(lambda: self._inner.list_offers(wanted))
+
+    def create(self, request: LaunchRequest) -> str:
+        """A success is not written down: what follows a create call must not be delayed."""
+        try:
+            return self._inner.create(request)
+        except KeyRefusedError as refusal:
+            self._refused(refusal)
+            raise
+
+    def find(self, stamp: str) -> list[MachineView]:
+        return self._judged(lambda: self._inner.find(stamp))
+
+    def list_machines(self) -> list[MachineView]:
+        return self._judged(self._inner.list_machines)
+
+    def get(self, provider_id: str) -> MachineView:
+        return self._judged(lambda: self._inner.get(provider_id))
+
+    def give_up(self, provider_id: str) -> None:
+        return self._judged(lambda: self._inner.give_up(provider_id))
+
+    def _judged(self, call: Callable[[], T]) -> T:
+        try:
+            result = call()
+        except KeyRefusedError as refusal:
+            self._refused(refusal)
+            raise
+        if self._own.state == KeyState.UNAUTHORISED:
+            self._note(self._own, None)
+        return result
+
+    def _refused(self, refusal: KeyRefusedError) -> None:
+        if self._own.state == KeyState.WORKS:
+            self._note(self._own, refusal)
+
+
+def ref_of(own: OwnKey) -> KeyRef:
+    """Where the key's text lies."""
+    return KeyRef(own.provider, own.account_id, own.version)
+
+
+def machines_under(records: Records, own: OwnKey) -> list[Machine]:
+    """The machines that were rented with the key and are not proven gone."""
+    return [
+        machine
+        for machine in records.store.list_active(Machine)
+        if machine.key_of == own.account_id and machine.offer.provider == own.provider
+    ]
