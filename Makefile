@@ -11,7 +11,7 @@ export PYTHONPATH := $(CURDIR):$(CURDIR)/layers/podferry/python:$(CURDIR)/agent
 unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/.ready
 
-.PHONY: help setup build build-lambda synth cdk run demo forget test test-fast lint format openapi pr clean
+.PHONY: help setup build build-lambda synth cdk run demo demo-all forget test test-fast chaos bench recovery lint format openapi pr clean
 
 help: ## List these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -50,6 +50,9 @@ forget: setup ## Delete what run and demo keep in .podferry: pods, snapshots, lo
 demo: setup ## Launch, stop, start elsewhere, compare, move back: the main job in one go
 	@$(BIN)/python -m local.demo $(ARGS)
 
+demo-all: setup ## The same through all providers: containers, virtual machines, and back
+	@$(BIN)/python -m local.demo --providers fluence,vastai,runpod,lambda,ec2,gce $(ARGS)
+
 test: setup ## Run every test
 	@$(BIN)/python -m local build
 	@$(BIN)/python -m infra.build_layers --target lambda
@@ -58,9 +61,20 @@ test: setup ## Run every test
 test-fast: setup ## Run the tests that need no stack and no boxes
 	@$(BIN)/python -m pytest tests/unit tests/wire tests/workflows
 
+chaos: setup ## Break everything at random and look whether the promises hold (SEEDS=200 FROM=1)
+	@$(BIN)/python -m local build
+	@$(BIN)/python -m tests.chaos --from $(or $(FROM),1) --seeds $(or $(SEEDS),20) $(ARGS)
+
 bench: setup ## Measure the snapshot engine beside other tools; writes docs/bench.md
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python -r bench/requirements.txt
 	@$(BIN)/python -m bench --scale 1 --rounds 3 $(ARGS)
+
+recovery: setup ## Measure recoveries, losses and what saves cost (an hour); writes docs/recovery.md
+	@$(BIN)/python -m local build
+	@$(BIN)/python -m bench.recovery phases --gb 1
+	@$(BIN)/python -m bench.recovery phases --gb 4
+	@$(BIN)/python -m bench.recovery window
+	@$(BIN)/python -m bench.recovery slowdown
 
 lint: setup ## Check style, types and the direction of imports
 	@ruff check .
@@ -72,8 +86,9 @@ format: setup ## Format the code
 	@ruff format .
 	@ruff check --fix-only .
 
-openapi: setup ## Regenerate docs/openapi.json and docs/errors.md
+openapi: setup ## Regenerate docs/openapi.json, docs/errors.md and docs/providers.md
 	@$(BIN)/python -m podferry.http.openapi
+	@$(BIN)/python -m podferry.adapters.providers.overview
 
 pr: lint test ## What a reviewer will run
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent
-TOGETHER = ("e2e", "local/aws", "infra", "contract", "agent/bundle", "agent/runtime")
+TOGETHER = ("e2e", "chaos", "local/aws", "infra", "contract", "agent/bundle", "agent/runtime")
 """Folders whose session fixtures are dear (a stack, an emulator, a synthesized template), and the
 agent's: agents find the processes of their box by a mark that these tests share."""
 
@@ -20,4 +20,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 own = f"{shared}/{item.path.stem}" if shared == "e2e" else shared
                 item.add_marker(pytest.mark.xdist_group(own))
     # The longest group first, so that the processes end at about the same time.
-    items.sort(key=lambda item: not item.path.is_relative_to(ROOT / "e2e"))
+    dear = (ROOT / "e2e", ROOT / "chaos")
+    items.sort(key=lambda item: not any(item.path.is_relative_to(folder) for folder in dear))

@@ -18,7 +18,9 @@ from podferry.services.garbage.bury import BuryDead
 from podferry.services.garbage.collect import CollectGarbage
 from podferry.services.garbage.forget import ForgetRows
 from podferry.services.garbage.sweep import SweepObjects
+from podferry.services.garbage.thin import ThinOut
 from podferry.services.records import Records
+from podferry.services.saves.thin import ThinSaves
 from podferry.services.verification import VerifySnapshot
 from tests.contract.embedded import EmbeddedAws, make_table
 
@@ -84,8 +86,10 @@ class Deployment:
     def collect(self) -> None:
         records = self.records
         sweep = SweepObjects(records, self.objects, VerifySnapshot(records, self.objects))
+        thin = ThinOut(records, ThinSaves(records))
         bury, forget = BuryDead(records), ForgetRows(records)
-        outcome = CollectGarbage(records, bury, sweep, forget, self.signals).run(lambda: True)
+        collector = CollectGarbage(records, thin, bury, sweep, forget, self.signals)
+        outcome = collector.run(lambda: True)
         assert outcome["is_finished"]
 
 

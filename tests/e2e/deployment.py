@@ -52,6 +52,20 @@ class Deployment:
         assert answer.status_code == 200, answer.text
         return dict(answer.json())
 
+    def logs(self) -> str:
+        """What every function, simulator and server of the stack has logged."""
+        logs, texts = self.aws("logs"), []
+        for group in logs.describe_log_groups()["logGroups"]:
+            name = group["logGroupName"]
+            for stream in logs.describe_log_streams(logGroupName=name)["logStreams"]:
+                events = logs.get_log_events(
+                    logGroupName=name, logStreamName=stream["logStreamName"], startFromHead=True
+                )
+                texts += [event["message"] for event in events["events"]]
+        for path in (self.stack.data / "logs").glob("*.log"):
+            texts.append(path.read_text(errors="replace"))
+        return "\n".join(texts)
+
     def set_fault(self, provider: str, **switches: Any) -> None:
         self.control(provider, "POST", "/faults", json=switches)
 

@@ -46,7 +46,10 @@ def synthesize(sources: Sources, outdir: Path, *pairs: str) -> Assembly:
 
 @pytest.fixture(scope="session")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
-    return a_tree(tmp_path_factory.mktemp("tree"))
+    """Prepared for AWS, so that no test depends on another to have synthesized before it."""
+    tree = a_tree(tmp_path_factory.mktemp("tree"))
+    prepare(tree, Target.LAMBDA)
+    return tree
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from infra.build_layers import build_vendor_layer, stage_podferry_layer, wheels_
 from infra.errors import LayerBuildError
 from infra.sources import Sources, Target
 
-PIN = re.compile(r"^([a-z0-9-]+)==(\S+) \\$")
+PIN = re.compile(r"^([a-z0-9-]+)==(\S+)(?: ; [^\\]+)? \\$")
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def test_every_log_is_forgotten_after_a_month(control: Template) -> None:
 
 
 def test_functions_behind_the_api_answer_before_it_gives_up(control: Template) -> None:
-    for name in ("api", "market", "agent_api", "authorizer", "docs"):
+    for name in ("api", "market", "provider_keys", "agent_api", "authorizer", "docs"):
         assert control.functions()[name]["Timeout"] < 30
 
 
@@ -144,12 +144,32 @@ def test_promise_17_at_rest_two_calls_a_day_are_all_that_wakes_up(control: Templ
             sorted(as_text(target["Arn"]).split("Function")[0] for target in rule["Targets"]),
         )
         for rule in control.properties("AWS::Events::Rule")
+        if "EventPattern" not in rule
     ]
     assert sorted(rules) == [
         ("DISABLED", "rate(1 minute)", ["<Autosave", "<Reconciler", "<Sweeper"]),
         ("ENABLED", "rate(1 day)", ["<Garbage"]),
         ("ENABLED", "rate(1 day)", ["<Sweeper"]),
     ]
+
+
+def test_ec2_rings_at_the_sweeper_when_it_takes_an_instance_away(control: Template) -> None:
+    rung = {
+        rule["EventPattern"]["detail-type"][0]: rule
+        for rule in control.properties("AWS::Events::Rule")
+        if "EventPattern" in rule
+    }
+    assert set(rung) == {
+        "EC2 Spot Instance Interruption Warning",
+        "EC2 Instance State-change Notification",
+    }
+    for rule in rung.values():
+        assert rule["EventPattern"]["source"] == ["aws.ec2"]
+        (target,) = rule["Targets"]
+        assert as_text(target["Arn"]).startswith("<SweeperFunction")
+    states = rung["EC2 Instance State-change Notification"]["EventPattern"]["detail"]["state"]
+    assert "pending" not in states
+    assert "terminated" in states
 
 
 def test_workflows_are_standard_and_log_errors_without_data(control: Template) -> None:

@@ -7,6 +7,7 @@ import pytest
 from infra.catalog import FUNCTIONS
 from tests.infra.templates import Assembly, Template, as_list, as_text
 
+OWN_KEYS = "<PodferryState-DeploymentId>/provider-keys/*"
 LOGS = {"logs:CreateLogStream", "logs:PutLogEvents"}
 ROWS = {
     "dynamodb:BatchGetItem",
@@ -17,6 +18,11 @@ ROWS = {
     "dynamodb:Query",
 }
 SECRET = {"secretsmanager:GetSecretValue"}
+KEEP_KEYS = {
+    "secretsmanager:CreateSecret",
+    "secretsmanager:DeleteSecret",
+    "secretsmanager:PutSecretValue",
+}
 BEGIN = {"states:StartExecution", "events:EnableRule"}
 ANSWER = {"states:SendTaskFailure", "states:SendTaskHeartbeat", "states:SendTaskSuccess"}
 READ_OBJECTS = {"s3:GetObject", "s3:ListBucket"}
@@ -24,6 +30,7 @@ READ_OBJECTS = {"s3:GetObject", "s3:ListBucket"}
 ALLOWED = {
     "api": ROWS | BEGIN | ANSWER,
     "market": ROWS | SECRET,
+    "provider_keys": ROWS | SECRET | KEEP_KEYS,
     "agent_api": ROWS
     | ANSWER
     | READ_OBJECTS
@@ -75,7 +82,7 @@ def test_a_resource_has_a_wildcard_only_for_names_that_do_not_exist_yet(control:
         for _, resource in grants(control, function)
         if "*" in resource
     }
-    assert endings == {"*", "*/packs/*", "*/pages/*", "*/root", "agent/*"}
+    assert endings == {"*", "*/packs/*", "*/pages/*", "*/root", "agent/*", OWN_KEYS}
     for action, resource in grants(control, "reconciler"):
         if "*" in resource:
             assert action == "states:DescribeExecution"
@@ -83,10 +90,30 @@ def test_a_resource_has_a_wildcard_only_for_names_that_do_not_exist_yet(control:
 
 
 def test_only_those_who_call_providers_read_their_keys(control: Template) -> None:
-    assert readers(control, "PodferryState-ProviderKeysSecretArn") == {
-        "market",
-        "steps_machines",
-        "sweeper",
+    who_call = {"market", "provider_keys", "steps_machines", "sweeper"}
+    assert readers(control, "PodferryState-ProviderKeysSecretArn") == who_call
+    assert with_own_keys(control, "GetSecretValue") == who_call
+
+
+@pytest.mark.parametrize("verb", ["CreateSecret", "PutSecretValue", "DeleteSecret"])
+def test_only_one_function_writes_accounts_keys_and_no_other_secret(
+    control: Template, verb: str
+) -> None:
+    assert with_own_keys(control, verb) == {"provider_keys"}
+    touched = {
+        resource.rpartition(":secret:")[2]
+        for action, resource in grants(control, "provider_keys")
+        if action == f"secretsmanager:{verb}"
+    }
+    assert touched == {f"podferry/{OWN_KEYS}"}
+
+
+def with_own_keys(control: Template, verb: str) -> set[str]:
+    return {
+        function
+        for function in ALLOWED
+        for action, resource in grants(control, function)
+        if action == f"secretsmanager:{verb}" and resource.endswith(OWN_KEYS)
     }
 
 

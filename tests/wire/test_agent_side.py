@@ -78,6 +78,15 @@ def test_save_to_make_and_the_time_to_the_next_one_are_understood() -> None:
     )
 
 
+def test_host_key_and_login_keys_are_understood() -> None:
+    reply = wire.HostKeyReply.parse(message("host-key.response"))
+    assert reply.private_key == message("host-key.request.offered")["private_key"]
+    assert "PRIVATE KEY" not in repr(reply)
+    assert wire.HostKeyReply.parse(message("host-key.response.none_yet")).private_key is None
+    (line,) = wire.AuthorizedKeysReply.parse(message("ssh-keys.response")).authorized_keys
+    assert line.startswith("ssh-ed25519 ")
+
+
 def test_a_notice_is_said_as_agreed_and_its_answer_understood() -> None:
     assert wire.Notice("reclaim", "ec2", 118.5).to_json() == message("notice.request")
     said = wire.Notice("shutdown", "sigterm", None).to_json()

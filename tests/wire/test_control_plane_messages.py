@@ -27,6 +27,7 @@ from podferry.http.agent.objects import (
     UploadsBody,
     UploadsReply,
 )
+from podferry.http.agent.reach import HostKeyBody, HostKeyReply, LoginKeysBody, LoginKeysReply
 from podferry.http.agent.registration import RegisterBody, RegisterReply
 from podferry.http.problem import Problem, problem_response
 from podferry.services.agent.heartbeat import BeatReply
@@ -47,6 +48,10 @@ MODELS: dict[str, type[BaseModel]] = {
     "notice.response": NoticeReply,
     "snapshots.request": SaveBody,
     "snapshots.response": SaveReply,
+    "host-key.request": HostKeyBody,
+    "host-key.response": HostKeyReply,
+    "ssh-keys.request": LoginKeysBody,
+    "ssh-keys.response": LoginKeysReply,
     "output.request": OutputBody,
     "output.response": Taken,
 }

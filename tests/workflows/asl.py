@@ -63,6 +63,8 @@ class Execution:
     workflow: str
     run: Run
     visited: list[str] = field(default_factory=list)
+    at: str = ""
+    """The state that it is in, or enters next."""
     waits: list[Waiting] = field(default_factory=list)
     status: str = "RUNNING"
     error: str | None = None
@@ -75,6 +77,8 @@ class Engine:
         self.now = now
         self.invoke = invoke
         self.files = {p.name.split(".")[0]: json.loads(p.read_text()) for p in files()}
+        self.pauses_between_states = False
+        """Each turn of an execution is one state; else it goes on until it has to wait."""
         self.executions: dict[str, Execution] = {}
         self._serials = count(1)
         self._tokens: dict[str, Waiting] = {}
@@ -105,10 +109,14 @@ class Engine:
         """Advance every execution that can; false if all wait."""
         moved = False
         for execution in list(self.executions.values()):
-            if execution.status == "RUNNING" and self._is_ready(execution):
-                self._advance(execution)
+            if self._is_ready(execution):
+                self.advance(execution)
                 moved = True
         return moved
+
+    def ready(self) -> list[Execution]:
+        """Executions that do not have to wait."""
+        return [one for one in self.executions.values() if self._is_ready(one)]
 
     def next_deadline(self) -> float | None:
         deadlines = [
@@ -120,6 +128,8 @@ class Engine:
         return min(deadlines, default=None)
 
     def _is_ready(self, execution: Execution) -> bool:
+        if execution.status != "RUNNING":
+            return False
         if not execution.waits:
             return True
         return any(
@@ -127,7 +137,8 @@ class Engine:
             for wait in execution.waits
         )
 
-    def _advance(self, execution: Execution) -> None:
+    def advance(self, execution: Execution) -> None:
+        """One turn of an execution that is ready."""
         try:
             execution.waits = next(execution.run)
         except StopIteration:
@@ -144,6 +155,9 @@ class Engine:
         name: str | None = machine["StartAt"]
         while name is not None:
             definition = machine["States"][name]
+            execution.at = name
+            if self.pauses_between_states:
+                yield [Waiting(until=self.now())]
             execution.visited.append(name)
             assert len(execution.visited) < MOST_STATES, "more events than an execution may have"
             try:

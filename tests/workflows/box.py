@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from crashing_store import Crash
 
 from podferry.bootstrap import Application
+from podferry.domain.activity import Activity, Reading, Signal, SignalState
 from podferry.domain.command import Command, CommandKind, CommandState
 from podferry.domain.errors import ConflictError, EpochStaleError, PodferryError
 from podferry.domain.snapshot import SnapshotKind, StoredObject
@@ -44,15 +45,20 @@ class Box:
         self.next_beat = world.seconds + 2.0
         self.fails: Counter[CommandKind] = Counter()
         """How many commands of a kind still have to fail."""
+        self.failure_code = "agent_error"
         self.hangs: set[CommandKind] = set()
         self.holds_saves = False
         """Saves begin and do not come to an end, until this is taken back."""
+        self.extra_summary: dict[str, Any] = {}
+        """What a capture says besides its counts, for example that it is partial."""
         self.packs = 1
         """How many objects a capture stores besides its root."""
         self.has_timer = False
         """It asks for saves by itself; without a timer it depends on the schedule."""
         self.next_question = 0.0
         self.save_interval: int | None = None
+        self.metrics: dict[str, Any] = {"gpus": [{"index": 0}]}
+        self.usage = Usage(world)
         self.reports: dict[str, CommandReport] = {}
         self.done: list[CommandKind] = []
         self._world = world
@@ -80,7 +86,8 @@ class Box:
                 Beat(
                     boot_id="boot",
                     workload={"state": "running"},
-                    metrics={},
+                    metrics=self.metrics,
+                    activity=self.usage.report(),
                     reports=tuple(self.reports.values()),
                 ),
             )
@@ -97,6 +104,7 @@ class Box:
             self.next_beat = self._world.seconds + 1.0
             return
         self.save_interval = reply.save_interval_seconds
+        self.usage.learn(reply.idle_signals)
         for forgotten in reply.forget:
             self.reports.pop(forgotten, None)
         for command in reply.commands:
@@ -129,7 +137,7 @@ class Box:
                 machine_id=environment["PF_MACHINE"],
                 token_sha256=hashlib.sha256(token.encode()).hexdigest(),
                 agent_version="0",
-                facts={},
+                facts=self._world.next_facts(),
             ),
         )
         self.token = token
@@ -145,7 +153,7 @@ class Box:
         try:
             if self.fails[command.kind]:
                 self.fails[command.kind] -= 1
-                raise_failure()
+                raise_failure(self.failure_code)
             result = self._carry_out(app, command)
         except BoxError as error:
             problem = {"code": error.code, "detail": str(error), "retryable": False}
@@ -204,11 +212,17 @@ class Box:
             (upload,) = app.sign_uploads.sign(principal, snapshot_id, [stored])
             assert self._world.objects.receive(upload.url, upload.headers, body) in {200, 412}
         handed_in = StoredObject(name="root", size=len(root), sha256=_sha(root))
-        summary = {"bytes": len(pack), "files": len(tree)}
-        while not app.record_capture.commit(principal, snapshot_id, handed_in, summary):
-            continue
+        counts = {"bytes": len(pack), "files": len(tree), **self.extra_summary}
+        self._hand_in(snapshot_id, handed_in, counts)
         self._world.after_capture(kind, snapshot_id, f"packs/{_sha(pack)}")
         return {"snapshot_id": snapshot_id}
+
+    def _hand_in(self, snapshot_id: str, root: StoredObject, summary: dict[str, Any]) -> None:
+        """The end of a capture; asked again while there is more to verify."""
+        app = self._world.app
+        principal = app.identify.who(self.token or "")
+        while not app.record_capture.commit(principal, snapshot_id, root, summary):
+            continue
 
     def _restore(self, app: Application, arguments: dict[str, Any]) -> dict[str, Any]:
         snapshot_id = arguments["snapshot_id"]
@@ -233,14 +247,50 @@ class Box:
         return body
 
 
+class Usage:
+    """What the agent sees of the use of its box: nothing, until a test says otherwise."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._counted: tuple[Signal, ...] | None = None
+        self._learned_at = 0.0
+        self._states = dict.fromkeys(Signal, (SignalState.QUIET, world.seconds))
+        self.agrees = True
+        """Whether its verdict follows from its signals; if not, it never says idle."""
+
+    def learn(self, counted: tuple[Signal, ...] | None) -> None:
+        if counted != self._counted:
+            self._counted, self._learned_at = counted, self._world.seconds
+
+    def is_now(self, state: SignalState, *signals: Signal) -> None:
+        for signal in signals or tuple(Signal):
+            self._states[signal] = (state, self._world.seconds)
+
+    def report(self) -> Activity | None:
+        if self._counted is None:
+            return None
+        counted = [self._states[signal] for signal in self._counted]
+        is_idle = self.agrees and all(state == SignalState.QUIET for state, _ in counted)
+        began = max(self._learned_at, *(at for _, at in counted))
+        now = self._world.seconds
+        return Activity(
+            counted=self._counted,
+            idle_seconds=now - began if is_idle else None,
+            readings=tuple(
+                Reading(signal=signal, state=state, for_seconds=now - max(at, self._learned_at))
+                for signal, (state, at) in self._states.items()
+            ),
+        )
+
+
 class BoxError(Exception):
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)
         self.code = code
 
 
-def raise_failure() -> None:
-    raise BoxError("agent_error", "told to fail by the test")
+def raise_failure(code: str) -> None:
+    raise BoxError(code, "told to fail by the test")
 
 
 def _sha(body: bytes) -> str:

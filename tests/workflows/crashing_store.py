@@ -1,6 +1,6 @@
 """A store whose process dies at a chosen commit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from podferry.domain.errors import ConflictError
@@ -24,6 +24,8 @@ class CrashingStore:
         self._refused = 0
         self.before_commit: Callable[[], None] = lambda: None
         """Called when a process has read its rows and is about to write."""
+        self.after_commit: Callable[[Sequence[Change]], None] = lambda _: None
+        """Called with what was written."""
 
     def find(self, kind: type[Any], entity_id: str) -> Any:
         return self._inner.find(kind, entity_id)
@@ -42,6 +44,7 @@ class CrashingStore:
         if is_last and not self.crash_after_writing:
             raise Crash
         self._inner.commit(*changes)
+        self.after_commit(changes)
         if is_last:
             raise Crash
 

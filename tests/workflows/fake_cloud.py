@@ -11,8 +11,9 @@ from podferry.domain.errors import (
     ProviderBusyError,
     ProviderRefusedError,
 )
-from podferry.domain.offer import BillingRule, Kind, Market, Offer, Requirements
+from podferry.domain.offer import BillingRule, Channel, Kind, Market, Offer, Requirements
 from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView, ViewState
+from podferry.ports.key_vault import KeyRef
 
 if TYPE_CHECKING:
     from world import World
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 class FakeCloud:
     """A provider with switches for what providers get wrong. Counts every create call."""
 
+    box_class = Box
+
     def __init__(self, world: "World", name: str) -> None:
         self.name = name
         self.traits = CloudTraits(
@@ -28,7 +31,17 @@ class FakeCloud:
             poll_seconds=2,
             listing_settles_seconds=20,
             failed_is_final=False,
+            kinds=(Kind.CONTAINER,),
+            markets=(Market.ON_DEMAND,),
+            channel=Channel.ENTRYPOINT,
+            bootstrap_limit=4096,
+            billing=BillingRule(increment_seconds=1),
+            can_cancel_starting=True,
+            reclaim_notice_seconds=None,
+            shows_price=True,
+            shows_billing_start=True,
         )
+        self.id_prefix = f"{name}-"
         self.boxes: dict[str, Box] = {}
         self.creates = 0
         self.create_fails_but_exists = 0
@@ -81,11 +94,11 @@ class FakeCloud:
         if self.create_fails_and_nothing_exists:
             self.create_fails_and_nothing_exists -= 1
             raise OutcomeUnknownError("500")
-        box = Box(self._world, self, request, f"{self.name}-{self.creates}")
+        box = self.box_class(self._world, self, request, f"{self.id_prefix}{self.creates}")
         self.boxes[box.provider_id] = box
         if self.twins:
             self.twins -= 1
-            twin = Box(self._world, self, request, f"{box.provider_id}-twin")
+            twin = self.box_class(self._world, self, request, f"{box.provider_id}-twin")
             twin.is_dead = True
             self.boxes[twin.provider_id] = twin
         if self.boot_never:
@@ -138,12 +151,29 @@ class FakeCloud:
 
 class FakeClouds:
     def __init__(self, world: "World") -> None:
-        self._clouds = {name: FakeCloud(world, name) for name in ("alpha", "beta")}
+        self._world = world
+        self._clouds = {name: world.cloud_class(world, name) for name in ("alpha", "beta")}
+        self.own: dict[tuple[str, str], FakeCloud] = {}
+        """By name and key: what is seen with a key of an account."""
+
+    def known(self) -> list[str]:
+        return sorted(self._clouds)
 
     def names(self) -> list[str]:
         return sorted(self._clouds)
 
-    def get(self, name: str) -> FakeCloud:
+    def on_trial(self, name: str, api_key: str) -> FakeCloud:
+        return self.own[name, api_key]
+
+    def every(self) -> list[FakeCloud]:
+        return [*self._clouds.values(), *self.own.values()]
+
+    def add(self, cloud: FakeCloud) -> None:
+        self._clouds[cloud.name] = cloud
+
+    def get(self, name: str, key: KeyRef | None = None) -> FakeCloud:
+        if key is not None:
+            return self.own[name, self._world.key_vault.texts[key]]
         if name not in self._clouds:
             raise ProviderRefusedError(f"no provider {name}")
         return self._clouds[name]

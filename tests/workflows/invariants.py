@@ -23,6 +23,7 @@ ENDS = {
         for end in ("failed", "cancelled")
     ),
 }
+AT_REST = {(PodState.STOPPED, Desired.STOPPED), (PodState.DELETED, Desired.DELETED)}
 
 
 def rows(world: World, kind: type[Any], owner: str) -> list[Any]:
@@ -53,21 +54,24 @@ def check_data(world: World, pod: Pod, volume: dict[str, str], tool: str) -> Non
 
 
 def _check_machines(world: World, pod: Pod) -> None:
-    alive = [m for m in rows(world, Machine, pod.id) if m.is_active]
-    assert len(world.boxes()) == len(alive) <= 1, "no ghost, no double, no orphan"
+    machines = {m.id: m for m in rows(world, Machine, pod.id)}
+    alive = [m for m in machines.values() if m.is_active]
+    boxes = [b for b in world.boxes() if b.request.environment.get("PF_MACHINE") in machines]
+    assert len(boxes) == len(alive) <= 1, "no ghost, no double, no orphan"
+    assert len(world.boxes()) == len(list(world.store.list_active(Machine)))
     if pod.state == PodState.RUNNING:
         assert pod.desired == Desired.RUNNING
         assert [m.id for m in alive] == [pod.machine_id]
         assert alive[0].clearance is None
-        assert alive[0].provider_id == world.box.provider_id
-        assert not world.box.is_paused
+        assert alive[0].provider_id == boxes[0].provider_id
+        assert not boxes[0].is_paused
         assert world.volume(pod).epoch == alive[0].epoch
     else:
-        assert pod.state == PodState.STOPPED
-        assert pod.desired == Desired.STOPPED
+        assert (pod.state, pod.desired) in AT_REST
         assert alive == []
         assert pod.machine_id is None
-        assert world.volume(pod).lease is None
+        lease = world.volume(pod).lease
+        assert lease is None or lease.pod_id != pod.id
 
 
 def _check_snapshots(world: World, pod: Pod) -> None:

@@ -160,6 +160,18 @@ def test_case_p16_a_ghost_is_given_up_after_two_listings_and_an_age_not_before(w
     assert ghosts(world) == []
 
 
+def test_promise_04_a_twin_does_not_cost_for_as_long_as_its_machine_is_at_work(world):
+    world.alpha.twins = 1
+    pod = world.launch()
+    kept = world.machine(pod).provider_id
+    assert len(world.boxes()) == 2
+    world.watch(8)
+    assert [box.provider_id for box in world.boxes()] == [kept]
+    assert world.machine(pod).clearance is None
+    assert ghosts(world) == []
+    check_at_rest(world, pod)
+
+
 def test_a_ghost_that_is_old_but_seen_only_once_is_left(world):
     running(world)
     ghost = haunt(world)

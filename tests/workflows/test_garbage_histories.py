@@ -12,7 +12,7 @@ from podferry.domain.operation import Operation
 from podferry.domain.snapshot import Snapshot, SnapshotState
 
 PICK = st.integers(0, 10**6)
-QUIET_DAYS = 9
+QUIET_DAYS = 36  # After 30 no save is kept for its age, and a few more see it deleted.
 
 
 class Histories(RuleBasedStateMachine):

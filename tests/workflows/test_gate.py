@@ -196,7 +196,7 @@ def test_promise_02_a_capture_that_was_handed_in_and_failed_gives_way_to_the_nex
     def fail_once(*captured):
         if not failed:
             failed.append(captured)
-            raise_failure()
+            raise_failure("agent_error")
 
     world.after_capture = fail_once
     operation = world.stop(pod)

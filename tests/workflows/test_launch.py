@@ -260,7 +260,7 @@ def test_promise_04_a_machine_whose_agent_registers_before_the_create_is_settled
 def test_a_provider_that_stays_busy_ends_the_launch_with_nothing_left(world):
 
     for cloud in (world.alpha, world.beta):
-        cloud.create_raises = [ProviderBusyError("busy") for _ in range(50)]
+        cloud.create_raises = [ProviderBusyError("busy") for _ in range(200)]
     pod = world.create()
     world.settle()
     assert world.pod(pod).state == PodState.STOPPED

@@ -17,11 +17,17 @@ from saving_scenes import running, saves
 
 from podferry.domain.command import CommandKind
 from podferry.domain.errors import EpochStaleError
-from podferry.domain.machine import NoticeKind
-from podferry.domain.operation import Cause, Operation, OperationKind, OperationState
-from podferry.domain.pod import PodState
+from podferry.domain.machine import Machine, NoticeKind
+from podferry.domain.operation import (
+    Cause,
+    Operation,
+    OperationKind,
+    OperationState,
+)
+from podferry.domain.pod import Desired, OnReclaim, PodState
 from podferry.domain.saving import SaveKind
 from podferry.ports.gpu_cloud import ViewState
+from podferry.services.pods import PodChange
 from podferry.services.recover.notices import MOST_TRIES
 
 
@@ -120,6 +126,23 @@ def test_a_machine_that_was_lost_cannot_give_notice(world):
 # Maintenance
 
 
+def test_promise_09_capacity_that_goes_while_the_pod_is_stopped_is_waited_for(world):
+    pod = saved_pod(world)
+
+    def sell_out(step, _operation_id):
+        if step == "FinishStop":
+            world.alpha.has_stock = world.beta.has_stock = False
+
+    world.before_step = sell_out
+    announce(world, world.box, NoticeKind.MAINTENANCE, 3600.0)
+    world.watch(10)
+    assert world.pod(pod).state == PodState.WAITING_FOR_CAPACITY
+    world.before_step = lambda *_: None
+    world.beta.has_stock = True
+    until_running_elsewhere(world, pod, pod.machine_id, minutes=5)
+    check_at_rest(world, pod)
+
+
 def test_promise_09_before_maintenance_the_pod_moves_away_with_everything(world):
     pod = saved_pod(world)
     host = world.machine(pod).offer.host
@@ -134,18 +157,74 @@ def test_promise_09_before_maintenance_the_pod_moves_away_with_everything(world)
     check_at_rest(world, pod)
 
 
-def test_promise_09_with_nowhere_to_go_the_pod_is_stopped_before_maintenance(world):
+def left_with_nowhere_to_go(world):
     pod = saved_pod(world)
     world.alpha.has_stock = world.beta.has_stock = False
     announce(world, world.box, NoticeKind.MAINTENANCE, 3600.0)
     world.watch(9)
-    assert world.pod(pod).state == PodState.STOPPED
+    return pod
+
+
+def test_promise_09_with_nowhere_to_go_the_pod_is_stopped_before_maintenance_and_waits(world):
+    pod = left_with_nowhere_to_go(world)
+    assert world.pod(pod).state == PodState.WAITING_FOR_CAPACITY
     (stop,) = operations(world, pod, OperationKind.STOP)
     assert (stop.cause, stop.state) == (Cause.MAINTENANCE, OperationState.SUCCEEDED)
+    world.watch(90)
+    assert world.pod(pod).state == PodState.WAITING_FOR_CAPACITY
+    assert list(world.store.list_active(Machine)) == []
+    world.alpha.has_stock = True
+    until_running_elsewhere(world, pod, pod.machine_id, minutes=8)
+    assert world.box.volume == {"work": "not saved"}
+    (start,) = operations(world, pod, OperationKind.START)
+    assert (start.cause, start.state) == (Cause.MAINTENANCE, OperationState.SUCCEEDED)
+    check_at_rest(world, pod)
+
+
+def test_a_pod_that_waits_after_maintenance_can_be_called_off(world):
+    pod = left_with_nowhere_to_go(world)
+    (move,) = [o for o in operations(world, pod, OperationKind.MOVE) if o.is_active]
+    world.app.cancel_operation.ask(world.account.id, move.id)
+    world.watch(10)
+    seen = world.pod(pod)
+    assert (seen.state, seen.desired) == (PodState.STOPPED, Desired.STOPPED)
+    world.alpha.has_stock = True
+    world.watch(30)
+    assert world.pod(pod).state == PodState.STOPPED
+    check_at_rest(world, pod)
+
+
+def test_promise_14_when_the_wait_is_over_the_pod_is_stopped_and_says_why(world):
+    pod = left_with_nowhere_to_go(world)
+    for _ in range(50):
+        world.run(3600)
+    seen = world.pod(pod)
+    assert (seen.state, seen.last_error.code) == (PodState.STOPPED, "no_capacity")
     check_at_rest(world, pod)
     world.alpha.has_stock = True
     world.start(pod)
     assert world.box.volume == {"work": "not saved"}
+
+
+def test_a_pod_that_is_not_to_start_by_itself_is_only_stopped_before_maintenance(world):
+    pod = saved_pod(world)
+    change = PodChange(on_reclaim=OnReclaim.STOP)
+    world.app.change_pod.change(world.account.id, pod.id, change, revision=None)
+    announce(world, world.box, NoticeKind.MAINTENANCE, 3600.0)
+    world.watch(10)
+    assert world.pod(pod).state == PodState.STOPPED
+    (stop,) = operations(world, pod, OperationKind.STOP)
+    assert stop.cause == Cause.MAINTENANCE
+    check_at_rest(world, pod)
+
+
+def test_a_wait_that_lasts_is_carried_on_by_another_execution(world):
+    pod = left_with_nowhere_to_go(world)
+    world.engine.kill_all()
+    world.alpha.has_stock = True
+    until_running_elsewhere(world, pod, pod.machine_id, minutes=15)
+    assert world.box.volume == {"work": "not saved"}
+    check_at_rest(world, pod)
 
 
 def test_promise_02_a_pod_that_cannot_be_captured_is_not_brought_to_rest_again_and_again(world):

@@ -16,6 +16,7 @@ from crashing_store import Crash, CrashingStore
 from engine_workflows import EngineWorkflows
 from fake_cloud import FakeCloud, FakeClouds
 
+from podferry.adapters.memory.key_vault import MemoryKeyVault
 from podferry.adapters.memory.objects import MemoryBundle, MemoryObjects
 from podferry.adapters.memory.store import MemoryStore
 from podferry.adapters.memory.surroundings import (
@@ -46,6 +47,7 @@ class World:
     deployment_id = "0a0b0c0d"
     api_url = "https://podferry.test"
     boot_script = "exec agent"
+    cloud_class = FakeCloud
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -56,12 +58,15 @@ class World:
         self.engine = Engine(lambda: self.seconds, self._invoke)
         self.workflows = EngineWorkflows(self.engine)
         self.clouds = FakeClouds(self)
+        self.key_vault = MemoryKeyVault()
         self.schedules = MemorySchedules()
         self.signals = MemorySignals()
         self.operator_key = FixedOperatorKey()
         self.randomness = SeededRandomness()
         self.app = Application(self)
         self.crashes = 0
+        self.next_facts: Callable[[], dict[str, Any]] = dict
+        """What the next agent to register says of its machine."""
         self.is_silent = False
         """Nobody answers the agents."""
         self.repeats = False
@@ -70,7 +75,7 @@ class World:
         self.after_step: Callable[[str, str], None] = lambda *_: None
         """Called with the step's name and the operation's id."""
         self.after_capture: Callable[[SnapshotKind, str, str], None] = lambda *_: None
-        self.account, _, _ = self.app.accounts.create("test")
+        self.account, self.key, self.token = self.app.accounts.create("test")
 
     @property
     def seconds(self) -> float:
@@ -212,7 +217,7 @@ class World:
     # What tests ask and do
 
     def boxes(self) -> list[Box]:
-        return [box for name in self.clouds.names() for box in self.clouds.get(name).standing()]
+        return [box for cloud in self.clouds.every() for box in cloud.standing()]
 
     @property
     def box(self) -> Box:

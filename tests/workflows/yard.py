@@ -220,7 +220,10 @@ class Yard:
 
 
 def a_history(yard):
-    """Four saves, of which the first and the third are expired, and one that was given up."""
+    """Four saves, of which the first and the third are expired, and one that was given up.
+
+    The second has a label, so that it is not thinned for its age; the fourth is the head.
+    """
     volume = yard.volume()
     saves = [yard.save(volume), *(yard.save(volume, every=2) for _ in range(3))]
     given_up = yard.begin(volume)
@@ -228,6 +231,7 @@ def a_history(yard):
     yard.abandon(given_up)
     yard.expire(saves[0])
     yard.expire(saves[2])
+    yard.store.commit(Update(replace(yard.snapshot(saves[1]), label="kept")))
     return volume, saves, given_up
 
 

@@ -3,7 +3,16 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podferry.domain.retention import KEEP_ALL, KEEP_DAILY, KEEP_HOURLY, Point, expired
+from podferry.domain.retention import (
+    KEEP_ALL,
+    KEEP_CAPTURES,
+    KEEP_CAPTURES_DAILY,
+    KEEP_DAILY,
+    KEEP_HOURLY,
+    Point,
+    expired,
+    expired_captures,
+)
 
 NOW = datetime(2026, 11, 30, 12, 34, 56, tzinfo=UTC)
 LONG = timedelta(days=45)
@@ -90,3 +99,31 @@ def test_how_often_is_thinned_makes_no_difference(
 @given(histories)
 def test_the_order_of_the_points_makes_no_difference(points: list[Point]) -> None:
     assert expired(points, NOW) == expired(list(reversed(points)), NOW)
+
+
+# Captures of an environment
+
+
+@in_any_time
+@given(histories)
+def test_the_newest_captures_one_for_each_day_of_a_week_and_pinned_ones_are_kept(
+    points: list[Point],
+) -> None:
+    gone = expired_captures(points, NOW)
+    left = [point for point in points if point.id not in gone]
+    assert points[-KEEP_CAPTURES:] == left[-KEEP_CAPTURES:] if points else left == []
+    assert {p.id for p in points if p.is_pinned} <= {p.id for p in left}
+    days = {p.at.date() for p in points if NOW - p.at < KEEP_CAPTURES_DAILY}
+    assert days <= {p.at.date() for p in left}
+    most = KEEP_CAPTURES + KEEP_CAPTURES_DAILY.days + 1 + sum(p.is_pinned for p in points)
+    assert len(left) <= most
+
+
+@in_any_time
+@given(histories, st.timedeltas(min_value=timedelta(0), max_value=LONG))
+def test_a_capture_that_has_expired_is_not_needed_later_either(
+    points: list[Point], later: timedelta
+) -> None:
+    gone = expired_captures(points, NOW)
+    left = [point for point in points if point.id not in gone]
+    assert expired_captures(points, NOW + later) == gone | expired_captures(left, NOW + later)

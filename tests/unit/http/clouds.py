@@ -1,14 +1,24 @@
 """Providers with a fixed price list, for what only looks at the market."""
 
 from podferry.domain.errors import PodferryError, ProviderRefusedError
-from podferry.domain.offer import BillingRule, Kind, Market, Offer, Requirements
+from podferry.domain.offer import BillingRule, Channel, Kind, Market, Offer, Requirements
 from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView
+from podferry.ports.key_vault import KeyRef
 
 TRAITS = CloudTraits(
     boot_deadline_seconds=600,
     poll_seconds=5,
     listing_settles_seconds=60,
     failed_is_final=False,
+    kinds=(Kind.CONTAINER,),
+    markets=(Market.ON_DEMAND,),
+    channel=Channel.ENTRYPOINT,
+    bootstrap_limit=4096,
+    billing=BillingRule(increment_seconds=1),
+    can_cancel_starting=True,
+    reclaim_notice_seconds=None,
+    shows_price=True,
+    shows_billing_start=True,
 )
 
 
@@ -24,6 +34,7 @@ class ListedCloud:
         self.offers = offers
         self.failure = failure
         self.asked = 0
+        self.machines: list[MachineView] = []
 
     def list_offers(self, wanted: Requirements) -> list[Offer]:
         self.asked += 1
@@ -37,6 +48,11 @@ class ListedCloud:
     def find(self, stamp: str) -> list[MachineView]:
         return []
 
+    def list_machines(self) -> list[MachineView]:
+        if self.failure is not None:
+            raise self.failure
+        return list(self.machines)
+
     def get(self, provider_id: str) -> MachineView:
         raise ProviderRefusedError("this provider has no machines")
 
@@ -49,11 +65,23 @@ class ListedClouds:
 
     def __init__(self, clouds: list[ListedCloud]) -> None:
         self._clouds = {cloud.name: cloud for cloud in clouds}
+        self.own: dict[str, ListedCloud] = {}
+        """By the name of the provider: what is seen with a key of an account."""
+        self.tried: list[str] = []
+
+    def known(self) -> list[str]:
+        return sorted({*self._clouds, *self.own, "vastai"})
+
+    def on_trial(self, name: str, api_key: str) -> ListedCloud:
+        self.tried.append(api_key)
+        return self.own[name]
 
     def names(self) -> list[str]:
         return sorted(self._clouds)
 
-    def get(self, name: str) -> ListedCloud:
+    def get(self, name: str, key: KeyRef | None = None) -> ListedCloud:
+        if key is not None:
+            return self.own[key.provider]
         if name not in self._clouds:
             raise ProviderRefusedError(f"no key for {name}")
         return self._clouds[name]

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
+from podferry.adapters.memory.key_vault import MemoryKeyVault
 from podferry.adapters.memory.objects import MemoryBundle, MemoryObjects
 from podferry.adapters.memory.store import MemoryStore
 from podferry.adapters.memory.surroundings import (
@@ -42,6 +43,7 @@ class MemoryPorts:
         self.bundle = MemoryBundle()
         self.workflows = MemoryWorkflows()
         self.clouds: GpuClouds = clouds or ListedClouds([])
+        self.key_vault = MemoryKeyVault()
         self.schedules = MemorySchedules()
         self.signals = MemorySignals()
         self.operator_key = FixedOperatorKey(OPERATOR)
@@ -119,6 +121,8 @@ class Deployment:
         name = "api"
         if path.startswith("/agent/v1/"):
             name = "agent_api"
+        elif path.startswith("/v1/provider-keys"):
+            name = "provider_keys"
         elif method == "GET" and path in {"/v1/offers", "/v1/providers"}:
             name = "market"
         front: Front = handler_of(name).front
@@ -175,6 +179,9 @@ class User:
 
     def patch(self, path: str, body: Any = None, **options: Any) -> Reply:
         return self.deployment.call("PATCH", path, body, token=self.token, **options)
+
+    def put(self, path: str, body: Any = None, **options: Any) -> Reply:
+        return self.deployment.call("PUT", path, body, token=self.token, **options)
 
     def delete(self, path: str, **options: Any) -> Reply:
         return self.deployment.call("DELETE", path, token=self.token, **options)

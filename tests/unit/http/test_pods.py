@@ -51,6 +51,10 @@ def test_a_new_pod_keeps_everything_that_was_said_about_it(user: User) -> None:
         "providers": ["vastai"],
         "countries": ["DE", "NL"],
         "max_price_microusd_per_hour": 900_000,
+        "markets": ["on_demand", "spot"],
+        "kinds": ["vm"],
+        "min_reliability": 0.95,
+        "min_cuda": "12.4",
     }
     body = {
         "name": "träiner 1",

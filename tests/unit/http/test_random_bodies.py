@@ -32,6 +32,7 @@ BODIES: dict[str, dict[str, Any]] = {
         "requirements": {"gpu_names": ["H100"], "countries": ["DE"], "min_vram_gib": 3},
         "volume_id": "vol_" + "0" * 26,
         "capture_rules": ["x"],
+        "idle": {"warn_after_minutes": 5, "stop_after_minutes": 10, "signals": ["gpu"]},
         "start": False,
     },
     "/v1/keys": {"name": "a", "scopes": ["pods:read"]},

@@ -6,7 +6,7 @@ import pytest
 
 from podferry.domain.account import USER_SCOPES, Scope
 from podferry.http.openapi import describe
-from podferry.http.surfaces import AGENT_ROUTES, MARKET_ROUTES, USER_ROUTES
+from podferry.http.surfaces import AGENT_ROUTES, KEY_ROUTES, MARKET_ROUTES, USER_ROUTES
 from tests.unit.http.deployment import (
     FUNCTIONS,
     OPERATOR,
@@ -30,6 +30,7 @@ def all_routes() -> list[tuple[str, str, str]]:
         path = template
         for name, prefix in IDS.items():
             path = path.replace(f"{{{name}_id}}", f"{prefix}_{'0' * 26}")
+        path = path.replace("{provider}", "no-such-provider")
         for method, operation in operations.items():
             [[scheme]] = operation["security"]
             found.append((method.upper(), path, scheme))
@@ -42,7 +43,7 @@ AGENTS = [(method, path) for method, path, scheme in all_routes() if "token" in 
 
 
 def test_every_declared_route_is_in_one_of_these_lists() -> None:
-    routers = (*USER_ROUTES, *MARKET_ROUTES, *AGENT_ROUTES)
+    routers = (*USER_ROUTES, *MARKET_ROUTES, *KEY_ROUTES, *AGENT_ROUTES)
     declared = sum(len(methods) for router in routers for methods in router.methods.values())
     assert len(USERS) + len(OPERATORS) + len(AGENTS) == declared
 
@@ -97,6 +98,8 @@ def minimal(method: str, path: str) -> Any:
     """A body that the route reads."""
     if method == "POST" and path.endswith("/exec"):
         return {"script": "id"}
+    if method == "PUT":
+        return {"api_key": "x"}
     if method != "POST":
         return None if method != "PATCH" else {}
     return {
@@ -164,7 +167,9 @@ def agent_body(path: str) -> Any:
     return message(f"{path.rpartition('/')[2]}.request")
 
 
-@pytest.mark.parametrize("name", ["api", "market", "agent_api", "authorizer", "docs"])
+@pytest.mark.parametrize(
+    "name", ["api", "market", "provider_keys", "agent_api", "authorizer", "docs"]
+)
 def test_a_functions_handler_is_wiring_and_one_call(name: str) -> None:
     assert callable(handler_of(name).handler)
     assert len((FUNCTIONS / name / "handler.py").read_text().splitlines()) <= 40

@@ -124,6 +124,7 @@ def test_promise_08_a_pod_shows_age_and_size_of_its_last_save(user: User) -> Non
         "files": 3,
         "stored_bytes": 4,
         "torn": ["/workspace/a"],
+        "is_partial": False,
     }
 
 
@@ -131,13 +132,16 @@ def test_saves_are_listed_with_what_made_them(user: User) -> None:
     pod_id = a_running_pod(user)
     save = a_save(user.deployment, pod_id)
     [seen] = user.get(f"/v1/volumes/{save.subject_id}/saves").json["data"]
-    shown = {name: seen[name] for name in ("kind", "label", "size_bytes", "files", "torn")}
+    shown = {
+        name: seen[name] for name in ("kind", "label", "size_bytes", "files", "torn", "is_partial")
+    }
     assert shown == {
         "kind": "background",
         "label": None,
         "size_bytes": 10,
         "files": 3,
         "torn": ["/workspace/a"],
+        "is_partial": False,
     }
     assert seen["operation_id"] is None
 
