@@ -107,6 +107,8 @@ def test_interrupt_key_stops_what_runs_in_the_shell_and_not_the_shell(pod: Pod) 
     terminal = Terminal(pod.client, 24, 80)
     terminal.type("echo be'gin'; sleep 600; echo af'ter'\n")
     terminal.await_text("begin")
+    # Before that the key would be the shell's own, which does not care.
+    until(lambda: bool(processes_of("sleep 600")))
     terminal.type("\x03")
     terminal.type("echo still'here'\n")
     terminal.await_text("stillhere")

@@ -86,7 +86,7 @@ def test_promise_08_newest_files_are_in_a_partial_save_and_older_ones_are_as_in_
         name: fill(tree / name, 2 * MIB, age=60 * (12 - number))
         for number, name in enumerate(sorted(before))
     }
-    summary = hurried(bench, "snap_2", "snap_1", seconds=5.0, speed=3.0 * MIB).summary
+    summary = hurried(bench, "snap_2", "snap_1", seconds=7.0, speed=3.0 * MIB).summary
     assert summary.is_partial
     late = names_of(summary.unreached)
     assert 0 < summary.unreached_files == len(late) < 12
@@ -110,7 +110,7 @@ def test_new_file_that_is_not_reached_is_left_out_whole(bench: Bench) -> None:
     live(bench, "snap_1")
     newest = fill(tree / "newest", MIB, age=1)
     fill(tree / "checkpoints/large", 40 * MIB, age=60)
-    summary = hurried(bench, "snap_2", "snap_1", seconds=4.0, speed=4.0 * MIB).summary
+    summary = hurried(bench, "snap_2", "snap_1", seconds=7.0, speed=4.0 * MIB).summary
     assert summary.unreached == ["checkpoints/large: not in this save"]
     found = restored(bench, "snap_2")
     assert (found / "newest").read_bytes() == newest
@@ -121,7 +121,7 @@ def test_new_file_that_is_not_reached_is_left_out_whole(bench: Bench) -> None:
 def test_partial_save_without_a_parent_has_what_it_has(bench: Bench) -> None:
     tree = bench.make("pod")
     contents = {f"part-{n}": fill(tree / f"part-{n}", 2 * MIB, age=60 * n) for n in range(12)}
-    summary = hurried(bench, "snap_1", None, seconds=5.0, speed=3.0 * MIB).summary
+    summary = hurried(bench, "snap_1", None, seconds=7.0, speed=3.0 * MIB).summary
     found = restored(bench, "snap_1")
     present = {path.name for path in found.iterdir()}
     assert summary.is_partial
@@ -151,7 +151,7 @@ def test_next_save_after_a_partial_one_has_everything(bench: Bench) -> None:
     for number in range(10):
         fill(tree / f"part-{number}", 2 * MIB, age=60 * number)
     (tree / "new").write_bytes(os.urandom(30 * MIB))
-    assert hurried(bench, "snap_2", "snap_1", 4.0, 3.0 * MIB).summary.is_partial
+    assert hurried(bench, "snap_2", "snap_1", 7.0, 3.0 * MIB).summary.is_partial
     summary = live(bench, "snap_3", "snap_2", cpu_share=1.0).summary
     assert (summary.is_partial, summary.unreached) == (False, [])
     bench.make("next")
@@ -168,7 +168,7 @@ def test_a_file_too_large_for_the_time_does_not_keep_out_the_smaller_ones(bench:
         file.write(os.urandom(64 * MIB))
     small = fill(tree / "notes", 1000, age=30)
     middle = fill(tree / "model", 3 * MIB, age=60)
-    summary = hurried(bench, "snap_2", "snap_1", 5.0, 4.0 * MIB).summary
+    summary = hurried(bench, "snap_2", "snap_1", 8.0, 4.0 * MIB).summary
     assert names_of(summary.unreached) == {"huge"}
     found = restored(bench, "snap_2")
     assert (found / "notes").read_bytes() == small
@@ -187,7 +187,7 @@ def test_save_that_runs_when_the_end_becomes_known_begins_anew_and_uses_what_it_
 
     def tell() -> None:
         assert store.first_put.wait(20)
-        limit.end_in(5.0)
+        limit.end_in(8.0)
 
     teller = threading.Thread(target=tell)
     teller.start()
@@ -222,7 +222,7 @@ def test_all_names_of_a_file_that_is_not_reached_keep_the_same_content(bench: Be
     moment = time.time() - 60
     os.utime(tree / "one", (moment, moment))
     os.link(tree / "one", tree / "three")
-    summary = hurried(bench, "snap_2", "snap_1", 4.0, 4.0 * MIB).summary
+    summary = hurried(bench, "snap_2", "snap_1", 7.0, 4.0 * MIB).summary
     assert names_of(summary.unreached) == {"one", "two", "three"}
     found = restored(bench, "snap_2")
     assert (found / "two").read_bytes() == before
@@ -242,7 +242,7 @@ def test_database_that_is_not_reached_keeps_the_state_of_the_parent(bench: Bench
             "insert into runs values (?, ?)", [(n, os.urandom(MIB)) for n in range(2, 60)]
         )
         database.commit()
-        summary = hurried(bench, "snap_2", "snap_1", 4.0, 3.0 * MIB).summary
+        summary = hurried(bench, "snap_2", "snap_1", 7.0, 3.0 * MIB).summary
     assert summary.is_partial
     found = restored(bench, "snap_2")
     assert (found / "newest").exists()
@@ -279,7 +279,7 @@ def test_without_facts_of_this_machine_unchanged_files_come_last_and_are_kept(
     bench.restore("pod", "snap_1")
     pod = bench.tree("pod")
     changed = fill(pod / "data-3", 2 * MIB, age=60)  # Newer ones are as in the parent.
-    summary = hurried(bench, "snap_2", "snap_1", 5.0, 4.0 * MIB).summary
+    summary = hurried(bench, "snap_2", "snap_1", 8.0, 4.0 * MIB).summary
     assert summary.unreached == []
     found = restored(bench, "snap_2")
     assert (found / "data-3").read_bytes() == changed
@@ -293,8 +293,8 @@ def test_a_walk_that_takes_too_long_leaves_the_rest_as_in_the_parent(
     before = {f"dir-{n:02}": fill(tree / f"dir-{n:02}/file", 1000, age=90_000) for n in range(40)}
     live(bench, "snap_1")
     after = {name: fill(tree / name / "file", 1000, age=60) for name in before}
-    monkeypatch.setattr("podferry_agent.snapshot.walk.scan", slowly(0.1))
-    summary = hurried(bench, "snap_2", "snap_1", 4.0, 10.0 * MIB).summary
+    monkeypatch.setattr("podferry_agent.snapshot.walk.scan", slowly(0.25))
+    summary = hurried(bench, "snap_2", "snap_1", 7.0, 10.0 * MIB).summary
     monkeypatch.undo()
     assert summary.is_partial
     found = restored(bench, "snap_2")
