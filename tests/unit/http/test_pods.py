@@ -219,3 +219,10 @@ def test_a_malformed_id_is_as_unknown_as_any_other(user: User, pod_id: str) -> N
     assert (reply.status, reply.code) == (404, "not_found")
     unknown = user.get(f"/v1/pods/pod_{'0' * 26}")
     assert (unknown.status, unknown.code) == (404, "not_found")
+
+
+@pytest.mark.parametrize("name", ["gpu_count", "disk_gib", "min_reliability"])
+@pytest.mark.parametrize("value", [True, False, "1"])
+def test_a_number_is_neither_a_truth_nor_a_text(user: User, name: str, value: object) -> None:
+    reply = user.post("/v1/pods", {**NEW, "requirements": {name: value}})
+    assert (reply.status, reply.code) == (400, "invalid_request"), reply.text

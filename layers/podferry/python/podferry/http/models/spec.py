@@ -84,7 +84,12 @@ Kinds = Annotated[
 ]
 Reliability = Annotated[
     float,
-    Field(ge=0, le=1, description="As the provider publishes it; those that do not are left out."),
+    Field(
+        ge=0,
+        le=1,
+        strict=True,  # or `true` would be 1
+        description="As the provider publishes it; those that do not are left out.",
+    ),
 ]
 Cuda = Annotated[
     str,
