@@ -137,7 +137,14 @@ def test_the_container_gets_the_environment_and_the_ssh_key(fluence):
     lines = fluence.exec(instance, "tr '\\0' '\\n' < /proc/1/environ").splitlines()
     names = {line.partition("=")[0] for line in lines}
     # The shell adds PWD by itself, the host where the agent may listen.
-    assert names - {"PWD", "PF_SSH_LISTEN"} == {"PF_TOKEN", "EMPTY", "SSH_PUBKEY", "PATH", "HOME", "HOSTNAME"}
+    assert names - {"PWD", "PF_SSH_LISTEN"} == {
+        "PF_TOKEN",
+        "EMPTY",
+        "SSH_PUBKEY",
+        "PATH",
+        "HOME",
+        "HOSTNAME",
+    }
     assert "PF_TOKEN=a b'c\"$d" in lines
     assert "SSH_PUBKEY=ssh-ed25519 AAAA me" in lines
     info = fluence.get(instance)["container_info"]
