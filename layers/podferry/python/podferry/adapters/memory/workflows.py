@@ -80,10 +80,6 @@ class MemoryWorkflows:
         """Let a step wait with this task token."""
         self._waiting.add(task_token)
 
-    def give_up_waiting(self, task_token: str) -> None:
-        """Let the step behind the token time out."""
-        self._waiting.remove(task_token)
-
     def end(self, workflow: Workflow, name: str) -> None:
         """Let an execution end, whichever way."""
         self._ended.add((workflow, name))
