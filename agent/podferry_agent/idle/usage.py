@@ -10,7 +10,7 @@ from podferry_agent import system
 from podferry_agent.box import Box
 from podferry_agent.gpus import GpuSampler
 from podferry_agent.idle.sessions import count_ssh_sessions, count_used_terminals
-from podferry_agent.processes import Process, ProcessScope, list_processes
+from podferry_agent.processes import Process, ProcessScope, find_process, list_processes
 
 # Headers of packets, and the answers that TCP gives to each, on top of what we count.
 _OWN_OVERHEAD = 1.1
@@ -30,11 +30,11 @@ class BoxProcesses:
 
     def __call__(self) -> list[Process] | None:
         """`None` where /proc does not show even ourselves."""
-        everyone, own = list_processes(), os.getpid()
-        if all(process.pid != own for process in everyone):
+        own = os.getpid()
+        if find_process(own) is None:
             return None
         # A machine or container of its own has nothing in it but the box.
-        members = everyone if self.root == Path("/") else self.scope.members()
+        members = list_processes() if self.root == Path("/") else self.scope.members()
         ours = {own, self.scope.supervisor_pid}
         return [p for p in members if p.pid not in ours and not _is_helper(p, own)]
 

@@ -30,9 +30,6 @@ class Window:
         first = self._spans[0]
         self._spans[0] = (max(first[0], oldest), first[1], first[2])
 
-    def clear(self) -> None:
-        self._spans.clear()
-
     @property
     def level(self) -> float | None:
         """The mean of what is known; `None` if too little is."""
