@@ -24,7 +24,7 @@ from podferry_agent.processes import (
     kill_group,
     send_signal,
 )
-from podferry_agent.ssh import PROCESS_NAME
+from podferry_agent.ssh import SERVER_NAMES
 from podferry_agent.state import StateStore, replace_file
 from podferry_agent.wire import QuiesceArgs
 from podferry_agent.workload import Workload
@@ -33,7 +33,7 @@ _LOG = logging.getLogger(__name__)
 _RECORD = "paused"
 _STOP_SECONDS = 5.0
 # Ending these would cut the user's only way in if the capture fails and the pod goes on.
-_NEVER_ENDED = frozenset({PROCESS_NAME, "sshd", "sshd-session", "dropbear"})
+_NEVER_ENDED = SERVER_NAMES
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from podferry_agent.processes import (
     send_signal,
 )
 from podferry_agent.snapshot.statestore import write_atomically
-from podferry_agent.ssh import PROCESS_NAME
+from podferry_agent.ssh import SERVER_NAMES
 
 LONGEST = 0.2  # seconds of one pause
 BUDGET = 1.0  # seconds of all pauses of one capture
@@ -31,7 +31,7 @@ _STOPPING = 0.05  # how long a process may take to come to rest
 _NOTE = "pausing.json"
 _LOG = logging.getLogger(__name__)
 # Above these is no shell that would notice, and the user's way in stays open.
-_NEVER_PAUSED = frozenset({PROCESS_NAME, "sshd", "sshd-session", "dropbear", "systemd"})
+_NEVER_PAUSED = SERVER_NAMES | {"systemd"}
 
 
 class Pause:

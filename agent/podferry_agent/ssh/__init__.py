@@ -12,3 +12,6 @@ end. Only the modules that run in that process import asyncssh.
 
 PROCESS_NAME = "podferry-sshd"
 """By it a quiesce knows the server; at most 15 characters, as the kernel wants it."""
+
+SERVER_NAMES = frozenset({PROCESS_NAME, "sshd", "sshd-session", "dropbear"})
+"""Ours and those of images: the ways in to the box."""
