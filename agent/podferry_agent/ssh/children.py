@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from podferry_agent.processes import send_signal
+from podferry_agent.processes import kill_group, send_signal
 from podferry_agent.ssh.descriptors import Descriptor
 
 _END_OF_INPUT = b"\x04"
@@ -83,8 +83,7 @@ class Child:
         with contextlib.suppress(OSError):
             os.killpg(self.process.pid, signal.SIGHUP)
         send_signal(self.process.pid, signal.SIGCONT)
-        with contextlib.suppress(OSError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        kill_group(self.process.pid)
 
     def _group(self) -> int:
         if self.has_terminal:

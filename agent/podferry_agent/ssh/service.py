@@ -150,9 +150,9 @@ class SshService:
                 started_at = time.monotonic()
                 try:
                     self._run_once()
+                except StoppingError:
+                    raise
                 except (AgentError, OSError) as error:
-                    if isinstance(error, StoppingError):
-                        raise
                     self._note_problem(str(error))
                 if time.monotonic() - started_at > _READY_SECONDS:
                     backoff.reset()
