@@ -1,5 +1,6 @@
 """What a hurried capture did not get to: it keeps the content of the parent, or is left out."""
 
+import stat
 from collections.abc import Iterable
 
 from podferry_agent.snapshot.chunks import ChunkTable
@@ -56,6 +57,7 @@ class Unreached:
         for node in nodes:
             if node.entry.path in late and node.entry.is_regular and id(node) not in linked:
                 self._keep(node, self._before([node]))
+        self._settle_attributes(nodes)
 
     def _settle_links(self, links: Links) -> set[int]:
         """Groups of names of one file, of which the first was read; the nodes of all of them."""
@@ -77,15 +79,21 @@ class Unreached:
         return linked
 
     def _is_stored(self, node: Node) -> bool:
-        entry, table = node.entry, self._table
+        entry = node.entry
         is_torn = entry.bits & TORN and not entry.bits & KEPT
         is_without = entry.size and not entry.refs and not entry.bits & HAS_HOLES
         if id(node) not in self._watch.described or is_torn or is_without:
             return False
-        packs = (table.pack_of(chunk) for chunk in entry.chunks)
-        is_stored = all(pack is not None and id(pack) not in self._unstored for pack in packs)
+        is_stored = self._are_stored(entry.chunks)
         self.has_new = self.has_new or is_stored
         return is_stored
+
+    def _are_stored(self, chunks: Iterable[int]) -> bool:
+        packs = (self._table.pack_of(chunk) for chunk in chunks)
+        return all(pack is not None and id(pack) not in self._unstored for pack in packs)
+
+    def _has_attributes(self, entry: Entry) -> bool:
+        return self._are_stored(chunk for _, chunk in entry.large_xattrs)
 
     def _partners(self, late: Iterable[bytes], report: WalkReport) -> set[bytes]:
         partners: set[bytes] = set()
@@ -110,10 +118,12 @@ class Unreached:
             entry.bits |= VANISHED
             self._note(entry.path, "not in this save")
             return
-        is_older = differs_from(before, node) or self._watch.is_mapped(node)
+        has_attributes = self._has_attributes(entry)
+        is_older = not has_attributes or differs_from(before, node) or self._watch.is_mapped(node)
         if id(node) not in self._watch.described:
-            entry.xattrs, entry.flags = before.xattrs, before.flags
-            entry.large_xattrs = before.large_xattrs
+            entry.flags, has_attributes = before.flags, False
+        if not has_attributes:
+            entry.xattrs, entry.large_xattrs = before.xattrs, before.large_xattrs
         entry.bits = before.bits & (HAS_HOLES | TORN | KEPT)
         entry.size, entry.mtime_ns, entry.refs = before.size, before.mtime_ns, before.refs
         entry.kept = before.kept
@@ -122,6 +132,21 @@ class Unreached:
         if is_older and not before.bits & TORN:
             entry.bits |= TORN | KEPT
             entry.kept = self._parent.owner_of(before)
+
+    def _settle_attributes(self, nodes: list[Node]) -> None:
+        """What is here though its large attributes are not stored: directories, special files."""
+        for node in nodes:
+            entry = node.entry
+            if entry.bits & VANISHED or self._has_attributes(entry):
+                continue
+            self.is_partial = node.is_doubtful = True
+            before = self._parent.entry(entry.path)
+            if before is None or stat.S_IFMT(before.mode) != stat.S_IFMT(entry.mode):
+                entry.large_xattrs = ()
+                self._note(entry.path, "large attributes not in this save")
+                continue
+            entry.xattrs, entry.large_xattrs = before.xattrs, before.large_xattrs
+            self._note(entry.path, f"attributes kept as of {self._parent.owner_of(before)}")
 
     def _note(self, path: bytes, what: str) -> None:
         self.paths.add(path)

@@ -3,7 +3,6 @@
 import errno
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -87,25 +86,6 @@ def test_a_capability_and_setuid_survive_a_change_of_the_owner(bench: Bench) -> 
     status = (bench.tree("new") / "tool").stat()
     assert (stat.S_IMODE(status.st_mode), status.st_uid) == (0o6755, 1234)
     assert os.getxattr(bench.tree("new") / "tool", "security.capability") == trees.CAP_NET_RAW
-
-
-@pytest.fixture
-def roomy(bench: Bench, tmp_path: Path) -> Iterator[Bench]:
-    """A bench on a filesystem that takes attributes of 60 KiB, which ext4 mostly does not."""
-    for above in (bench.base, Path("/dev/shm")):
-        base = above / f"podferry-{tmp_path.parent.name}-{tmp_path.name}"
-        base.mkdir()
-        try:
-            os.setxattr(base, "user.probe", bytes(60_000))
-        except OSError:
-            base.rmdir()
-            continue
-        try:
-            yield Bench(base)
-        finally:
-            trees.remove(base)
-        return
-    pytest.skip("no filesystem here takes large attributes")
 
 
 @pytest.mark.parametrize("size", [4096, 20_000, 60_000])

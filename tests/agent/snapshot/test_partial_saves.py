@@ -1,5 +1,6 @@
 """Captures that have to be over before the machine is: partial saves."""
 
+import itertools
 import os
 import sqlite3
 import threading
@@ -35,6 +36,21 @@ class SlowStore(CountingStore):
         if name.startswith("packs/"):
             with self._line:
                 time.sleep(len(body) / self._speed)
+        super().put(name, body, sha256)
+
+
+class StuckStore(CountingStore):
+    """The first pack never arrives; all that is sent beside it and after it does."""
+
+    def __init__(self, directory: Path, snapshot_id: str) -> None:
+        super().__init__(directory, snapshot_id)
+        self.is_over = threading.Event()
+        self._packs = itertools.count()
+
+    def put(self, name: str, body: bytes | memoryview, sha256: str) -> None:
+        if name.startswith("packs/") and next(self._packs) == 0:
+            self.is_over.wait(60)
+            raise ConnectionError("the machine is gone")
         super().put(name, body, sha256)
 
 
@@ -227,6 +243,45 @@ def test_all_names_of_a_file_that_is_not_reached_keep_the_same_content(bench: Be
     found = restored(bench, "snap_2")
     assert (found / "two").read_bytes() == before
     assert len({(found / name).stat().st_ino for name in ("one", "two", "three")}) == 1
+
+
+def test_large_attributes_that_are_not_reached_are_those_of_the_parent_or_left_out(
+    roomy: Bench,
+) -> None:
+    tree = roomy.make("pod")
+    before, after = os.urandom(60_000), [os.urandom(60_000) for _ in range(40)]
+    tagged = fill(tree / "tagged", 1000, age=90_000)
+    for number in range(len(after)):
+        (tree / f"d{number:02}").mkdir()
+    for name in ("d00", "tagged"):
+        os.setxattr(tree / name, "user.large", before)
+    live(roomy, "snap_1")
+    (tree / "another").mkdir()
+    for name, value in zip(["another", *(f"d{n:02}" for n in range(39))], after, strict=True):
+        os.setxattr(tree / name, "user.large", value)
+    fill(tree / "tagged", 1000, age=30)
+    os.setxattr(tree / "tagged", "user.large", after[1])  # Its content arrives, this does not.
+    newest = fill(tree / "newest", 3 * MIB, age=1)
+    store = StuckStore(roomy.store_directory, "snap_2")
+    try:
+        summary = live(roomy, "snap_2", "snap_1", store=store, limit=told(6.0)).summary
+    finally:
+        store.is_over.set()
+    assert summary.is_partial
+    assert {
+        "another: large attributes not in this save",
+        "d00: attributes kept as of snap_1",
+        "tagged: kept as of snap_1",
+    } <= {*summary.unreached}
+    found = restored(roomy, "snap_2")
+    assert (found / "newest").read_bytes() == newest
+    assert (found / "tagged").read_bytes() == tagged
+    assert os.listxattr(found / "another") == []
+    assert {os.getxattr(found / name, "user.large") for name in ("d00", "tagged")} == {before}
+    live(roomy, "snap_3", "snap_2", cpu_share=1.0)
+    roomy.make("next")
+    roomy.restore("next", "snap_3")
+    assert roomy.differences("pod", "next") == []
 
 
 def test_database_that_is_not_reached_keeps_the_state_of_the_parent(bench: Bench) -> None:
