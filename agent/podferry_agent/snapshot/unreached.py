@@ -85,8 +85,13 @@ class Unreached:
         if id(node) not in self._watch.described or is_torn or is_without:
             return False
         is_stored = self._are_stored(entry.chunks)
-        self.has_new = self.has_new or is_stored
+        self.has_new = self.has_new or (is_stored and self._is_new(node))
         return is_stored
+
+    def _is_new(self, node: Node) -> bool:
+        """Not if it was only read again: then it is as in the parent."""
+        before = self._parent.entry(node.entry.path)
+        return before is None or differs_from(before, node) or before.refs != node.entry.refs
 
     def _are_stored(self, chunks: Iterable[int]) -> bool:
         packs = (self._table.pack_of(chunk) for chunk in chunks)

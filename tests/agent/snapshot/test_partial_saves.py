@@ -226,6 +226,20 @@ def test_when_nothing_new_can_be_stored_there_is_no_save(bench: Bench) -> None:
     assert limit.cuts == 1
 
 
+def test_what_is_read_again_and_is_as_in_the_parent_is_nothing_new(bench: Bench) -> None:
+    tree = bench.make("pod")
+    fill(tree / "same", 1000, age=90_000)
+    live(bench, "snap_1")  # So soon after the write that the next save reads it again.
+    fill(tree / "large", 30 * MIB, age=1)
+    store = StuckStore(bench.store_directory, "snap_2")
+    try:
+        with pytest.raises(OutOfTimeError, match="nothing new"):
+            live(bench, "snap_2", "snap_1", store=store, limit=told(4.0))
+    finally:
+        store.is_over.set()
+    assert "root" not in store.names
+
+
 def test_all_names_of_a_file_that_is_not_reached_keep_the_same_content(bench: Bench) -> None:
     tree = bench.make("pod")
     before = fill(tree / "one", 4 * MIB, age=90_000)
