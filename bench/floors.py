@@ -55,16 +55,19 @@ def table(runs: Runs) -> list[str]:
             f"{floor.times:g}x",
             f"{wall:.2f}x",
             f"{_ratio(theirs, ours, 'cpu'):.2f}x",
-            "met" if wall >= floor.times else "not met",
         )
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(_row(*cells, is_met=wall >= floor.times))
     return [*lines, *_bytes_of_checkpoint(runs), *_memory(runs)]
+
+
+def _row(*cells: str, is_met: bool) -> str:
+    return f"| {' | '.join([*cells, 'met' if is_met else 'not met'])} |"
 
 
 def _ratio(theirs: list[Cost], ours: list[Cost], field: str) -> float:
     own = {cost.round: getattr(cost, field) for cost in ours}
     pairs = [getattr(cost, field) / own[cost.round] for cost in theirs if own.get(cost.round)]
-    return statistics.median(pairs)
+    return float(statistics.median(pairs))
 
 
 def _bytes_of_checkpoint(runs: Runs) -> list[str]:
@@ -76,9 +79,13 @@ def _bytes_of_checkpoint(runs: Runs) -> list[str]:
             return []
         added[tool] = after[0].stored - before[0].stored
     fewer = 1 - added[OURS.name] / added["restic"]
-    is_met = "met" if fewer >= _FEWER_BYTES else "not met"
-    floor = f"{_FEWER_BYTES:.0%} fewer bytes"
-    return [f"| volume: checkpoint | restic | {floor} | {fewer:.1%} fewer | | {is_met} |"]
+    cells = (
+        "volume: checkpoint",
+        "restic",
+        f"{_FEWER_BYTES:.0%} fewer bytes",
+        f"{fewer:.1%} fewer",
+    )
+    return [_row(*cells, "", is_met=fewer >= _FEWER_BYTES)]
 
 
 def _memory(runs: Runs) -> list[str]:
@@ -93,6 +100,5 @@ def _memory(runs: Runs) -> list[str]:
             worst, where = times, f"{tree}: {step}"
     if not where:
         return []
-    is_met = "met" if worst <= _MEMORY else "not met"
-    floor = f"at most {_MEMORY:g}x its memory"
-    return [f"| the worst: {where} | restic | {floor} | {worst:.2f}x | | {is_met} |"]
+    cells = (f"the worst: {where}", "restic", f"at most {_MEMORY:g}x its memory", f"{worst:.2f}x")
+    return [_row(*cells, "", is_met=worst <= _MEMORY)]

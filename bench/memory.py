@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 from bench.measure import run
-from bench.tools import AGENT
+from bench.tools import own_environment
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -103,8 +103,7 @@ def capture_once(work: Path, number: int) -> None:
 
 def _measured(work: Path, number: int, what: str) -> None:
     command = f"{sys.executable} -m bench.memory --work {work} --capture {number}"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(AGENT), str(Path.cwd())])}
-    found = run(command, environment, _LIMIT_SECONDS)
+    found = run(command, own_environment(), _LIMIT_SECONDS)
     if found["status"]:
         raise SystemExit(str(found["error"]))
     summary = json.loads((work / "summary.json").read_text())
@@ -144,16 +143,8 @@ def main() -> None:
         tree = work / "workspace"
         tree.mkdir()
         # A process of its own: a child's peak begins with what its parent has.
-        options = [
-            "--make",
-            "--work",
-            str(tree),
-            "--gib",
-            str(args.gib),
-            "--files",
-            str(args.files),
-        ]
-        subprocess.run([sys.executable, "-m", "bench.memory", *options], check=True)
+        options = ["--work", str(tree), "--gib", str(args.gib), "--files", str(args.files)]
+        subprocess.run([sys.executable, "-m", "bench.memory", "--make", *options], check=True)
         time.sleep(_UNTIL_TIMES_PROVE)
         _measured(work, 0, "first capture")
         _measured(work, 1, "nothing changed")

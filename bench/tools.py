@@ -128,6 +128,11 @@ def compile_ours() -> None:
     compileall.compile_dir(AGENT / "podferry_agent", quiet=1)
 
 
+def own_environment() -> dict[str, str]:
+    """Of a Python that runs a module of ours, which uses the engine."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(AGENT), str(Path.cwd())])}
+
+
 def environment_of(tool: Tool, home: Path) -> dict[str, str]:
     """The tool's caches stay inside the measured directory, and go with it."""
     own = {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 from bench.recovery import fill
 from bench.recovery.pods import say
 from bench.recovery.results import keep
-from bench.tools import AGENT
+from bench.tools import own_environment
 
 BLOCK = 1 << 20
 FILE_BLOCKS = 64
@@ -138,10 +138,9 @@ def _programs(program: Callable[[Counter, Path], None], tree: Path) -> Iterator[
 @contextmanager
 def _saver(work: Path) -> Iterator[list[dict[str, Any]]]:
     """Saves go on until the block ends; then the list has what was said of them."""
-    path = os.pathsep.join([str(AGENT), str(Path.cwd())])
     process = subprocess.Popen(
         [sys.executable, "-m", "bench.recovery.saver", str(work)],
-        env={**os.environ, "PYTHONPATH": path},
+        env=own_environment(),
         stdout=subprocess.PIPE,
         text=True,
     )
