@@ -2,20 +2,13 @@
 
 import threading
 import time
-from collections.abc import Callable
 
 import pytest
 
 from podferry_agent.snapshot.turns import Turns
+from tests.agent.runtime.harness import until
 
 LIMIT = 20.0
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + LIMIT
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def test_who_waited_longest_is_next_also_if_the_last_one_asks_again_at_once() -> None:
@@ -29,7 +22,7 @@ def test_who_waited_longest_is_next_also_if_the_last_one_asks_again_at_once() ->
         for number in range(5):
             threads.append(threading.Thread(target=take, args=(number,)))
             threads[-1].start()
-            wait_until(lambda: len(turns._waiting) == number + 1)  # noqa: B023 (used at once)
+            until(lambda: len(turns._waiting) == number + 1)  # noqa: B023 (used at once)
     take(99)
     for thread in threads:
         thread.join(LIMIT)
