@@ -58,6 +58,15 @@ def start(plane: FakeControlPlane, root: Path, logs: Path, port: int) -> AgentPr
     return agent.start()
 
 
+def move(
+    plane: FakeControlPlane, agents: list[AgentProcess], root: Path, logs: Path, port: int
+) -> None:
+    """To the next machine; the fake control plane knows one at a time."""
+    agents.pop().kill_box()
+    plane.token_sha256 = ""
+    agents.append(start(plane, root, logs, port))
+
+
 def open_up(plane: FakeControlPlane, user: SshClient) -> None:
     assert plane.do("run", run_args(None, ssh_port=22))["ssh_ok"] is True
     assert plane.host_key is not None
@@ -92,10 +101,8 @@ def test_restore_that_replaces_the_c_library_leaves_the_server_and_new_logins_se
 ) -> None:
     agents.append(start(plane, furnish(own_root, "second"), tmp_path, user.port))
     plane.do("capture", capture_args("environment"))
-    agents.pop().kill_box()
-    plane.token_sha256 = ""
     root = furnish(unpack(bundle, tmp_path / "next"), "first")
-    agents.append(start(plane, root, tmp_path, user.port))
+    move(plane, agents, root, tmp_path, user.port)
     open_up(plane, user)
     session = user.open("echo begun; read line; busybox cat /etc/word")
     assert session.stdout is not None
@@ -118,10 +125,8 @@ def test_host_key_is_in_nothing_that_a_snapshot_brings_elsewhere(
     agents.append(start(plane, furnish(own_root, "first"), tmp_path, user.port))
     open_up(plane, user)
     plane.do("capture", capture_args("environment"))
-    agents.pop().kill_box()
-    plane.token_sha256 = ""
     root = unpack(bundle, tmp_path / "next")
-    agents.append(start(plane, root, tmp_path, user.port))
+    move(plane, agents, root, tmp_path, user.port)
     plane.do("restore", restore_args("environment"))
     assert plane.host_key is not None
     secret = plane.host_key.splitlines()[3].encode()
