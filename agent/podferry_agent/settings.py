@@ -92,7 +92,7 @@ def _address(environment: Mapping[str, str], name: str) -> tuple[str, int] | Non
     if not text:
         return None
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
+    if not host or not port.isdecimal() or int(port) > 65535:
         raise SettingsError(f"{name}={text!r} must be HOST:PORT")
     return host, int(port)
 
