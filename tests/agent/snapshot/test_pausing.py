@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,18 @@ def test_process_1_and_the_agent_with_all_above_it_are_never_paused(
             assert pause is None
             assert not is_stopped(other)
         assert pauser.count == 0
+
+
+@pytest.mark.parametrize("name", ["podferry-sshd", "sshd", "sshd-session", "dropbear", "systemd"])
+def test_a_shell_is_paused_with_its_program_and_what_lets_its_user_in_is_not(name: str) -> None:
+    own = find_process(os.getpid())
+    assert own is not None
+    server = replace(own, pid=1001, parent=1000, terminal=0, state="S", name=name)
+    shell = replace(server, pid=1002, parent=1001, terminal=0x8800, name="bash")
+    program = replace(shell, pid=1003, parent=1002, name="python3")
+    above = replace(server, pid=1000, parent=1, name="agent")
+    everyone = {process.pid: process for process in (above, server, shell, program)}
+    assert [*pausing._terminal_ancestors(program, everyone, {1})] == [shell]
 
 
 def test_a_pause_ends_by_itself_when_the_reading_takes_too_long(
