@@ -10,9 +10,8 @@ from bundle.build import Bundle
 from tests.agent.bundle.conftest import needs_chroot, unpack
 from tests.agent.bundle.test_bundle import a_boxed_agent
 from tests.agent.runtime.fake_api import FakeControlPlane
-from tests.agent.runtime.harness import AgentProcess
+from tests.agent.runtime.harness import AgentProcess, free_port
 from tests.agent.runtime.ssh_client import SshClient, make_key, pin, public_line
-from tests.agent.runtime.ssh_pod import free_port
 from tests.agent.runtime.test_capture_restore import capture_args, restore_args
 from tests.agent.runtime.test_run import run_args
 

@@ -1,4 +1,3 @@
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -6,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent.runtime.fake_api import FakeControlPlane
-from tests.agent.runtime.harness import AgentProcess, make_root
+from tests.agent.runtime.harness import AgentProcess, free_port, make_root
 
 AgentFactory = Callable[..., AgentProcess]
 
@@ -56,9 +55,6 @@ def agent(new_agent: AgentFactory) -> AgentProcess:
     return new_agent().start()
 
 
-@pytest.fixture
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+@pytest.fixture(name="free_port")
+def a_free_port() -> int:
+    return free_port()

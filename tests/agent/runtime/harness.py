@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,6 +25,13 @@ def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
         assert time.monotonic() < deadline, f"not true within {seconds} s"
         time.sleep(0.02)
     return value
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def make_root(root: Path) -> Path:

@@ -1,6 +1,5 @@
 """A running agent with its SSH server, for tests that log in to it."""
 
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +8,7 @@ from pathlib import Path
 
 from tests.agent.runtime.conftest import running_box
 from tests.agent.runtime.fake_api import FakeControlPlane
-from tests.agent.runtime.harness import AgentProcess
+from tests.agent.runtime.harness import AgentProcess, free_port
 from tests.agent.runtime.ssh_client import SshClient, make_key, pin, public_line
 from tests.agent.runtime.test_run import run_args
 
@@ -35,13 +34,6 @@ def ready_pod(folder: Path) -> Iterator[Pod]:
         assert plane.host_key is not None
         pin(folder / "known_hosts", port, plane.host_key)
         yield Pod(plane, agent, SshClient(port, key, folder / "known_hosts"))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def processes_of(command: str) -> list[str]:

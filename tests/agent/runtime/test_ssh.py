@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.runtime.harness import until
+from tests.agent.runtime.harness import free_port, until
 from tests.agent.runtime.ssh_client import SshClient, make_key
-from tests.agent.runtime.ssh_pod import Pod, free_port, processes_of, ready_pod
+from tests.agent.runtime.ssh_pod import Pod, processes_of, ready_pod
 
 BIG = 100 * 1024 * 1024
 
