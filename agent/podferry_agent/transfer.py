@@ -170,19 +170,22 @@ class PresignedStore:
                 body=cast("Iterator[bytes] | None", body),  # any buffer does
                 headers=dict(headers),
                 redirect=False,
-                timeout=urllib3.Timeout(connect=10, read=self._patience()),
+                timeout=urllib3.Timeout(connect=10, read=self._patience(body)),
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
             tries.note(redact(f"{type(error).__name__}: {error}"))
             return 0, b""
         return response.status, response.data
 
-    def _patience(self) -> float:
+    def _patience(self, body: _Slices | None) -> float:
         """A PUT may wait long for its answer: the store hashes the whole body first."""
         span = self._scope.limit.begin()
         if not span.is_hurried:
             return _READ_SECONDS
-        return min(_READ_SECONDS, max(1.0, span.seconds_to_send()))
+        # A pack that is late is given up; without its pages and its root there is no save.
+        is_pack = body is not None and body.span.is_hurried
+        left = span.seconds_to_send() if is_pack else span.seconds_left()
+        return min(_READ_SECONDS, max(1.0, left))
 
     def _accept_present(self, wanted: StoredObject) -> None:
         """412: content under a name that is its hash is ours; `root` has to be compared."""

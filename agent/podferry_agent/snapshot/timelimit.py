@@ -75,6 +75,10 @@ class Span:
         """Of a hurried run."""
         return max(0.0, self._limit.times[1] - time.monotonic())
 
+    def seconds_left(self) -> float:
+        """Of a hurried run: until it has to be over."""
+        return max(0.0, self._limit.times[2] - time.monotonic())
+
     def has_used(self, share: float) -> bool:
         """Whether this part of the time for reading is over, counted from the run's beginning."""
         now, until = time.monotonic(), self._limit.times[0]

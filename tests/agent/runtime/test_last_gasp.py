@@ -1,5 +1,6 @@
 """The last seconds of a machine whose uplink is too slow for everything: partial saves."""
 
+import hashlib
 import json
 import os
 import signal
@@ -12,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from podferry_agent.api import ApiClient, ApiSettings, build_pool
+from podferry_agent.snapshot import TimeLimit
+from podferry_agent.transfer import PresignedStore, TransferScope
 from tests.agent.runtime.conftest import AgentFactory
 from tests.agent.runtime.fake_api import FakeControlPlane, Json
 from tests.agent.runtime.fake_metadata import FakeMetadata
@@ -106,6 +110,32 @@ def restored(plane: FakeControlPlane, new_agent: AgentFactory, commit: Json) -> 
     target = next_box(plane, new_agent)
     plane.do("restore", restore_args(snapshot_id=commit["snapshot_id"]))
     return target.root / "workspace"
+
+
+def test_pages_and_root_are_waited_for_to_the_end_also_when_no_pack_is(
+    plane: FakeControlPlane,
+) -> None:
+    stopping, limit = threading.Event(), TimeLimit()
+    token = "pfm_mach_test_0123456789abcdef"
+    plane.token_sha256 = hashlib.sha256(token.encode()).hexdigest()
+    pool = build_pool(None, 2)
+    api = ApiClient(ApiSettings(plane.url, 0.05, 0.2), pool, stopping, stopping.set)
+    api.token = token
+    put = plane.store.put
+
+    def put_slowly(signature: str, headers: dict[str, str], body: bytes) -> int:
+        time.sleep(1.6)
+        return put(signature, headers, body)
+
+    plane.store.put = put_slowly  # type: ignore[method-assign]
+    scope = TransferScope(f"snap_{1:026}", "att_1", None, limit)
+    with PresignedStore(api, pool, scope, stopping) as store:
+        now = time.monotonic()
+        limit.times = (now, now, now + 30.0)  # What is left is for the seal.
+        sha256 = hashlib.sha256(b"page").hexdigest()
+        store.put(f"pages/{sha256}", b"page", sha256)
+    pool.clear()
+    assert [request.method for request in plane.seen].count("PUT") == 1
 
 
 @pytest.mark.parametrize(("budget", "parts"), [(5, 16), (15, 40)])
