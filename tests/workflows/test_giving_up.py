@@ -11,7 +11,7 @@ from invariants import check_at_rest, rows
 from scenes import DATA, ask, check_kept, hanging_in_capture, once_at, prepared
 
 from podferry.domain.command import CommandKind
-from podferry.domain.errors import NoCapacityError
+from podferry.domain.errors import NoCapacityError, ProviderBusyError
 from podferry.domain.event import Event
 from podferry.domain.machine import Clearance, Machine, MachineState
 from podferry.domain.operation import Cause, Operation, OperationState
@@ -19,6 +19,7 @@ from podferry.domain.pod import PodState
 from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState, object_key
 from podferry.domain.volume import Lease
 from podferry.ports.store import Delete, Update
+from podferry.services.giving_up import LONGEST_AWAY_SECONDS
 
 
 def lossy_stop(world, pod):
@@ -205,6 +206,53 @@ def test_promise_03_the_pauses_between_looks_grow_up_to_a_minute(world):
     pauses = [round(later - sooner) for sooner, later in pairwise(looks)]
     assert pauses == [1, 1, 2, 4, 8, 16, 32, *[60] * 6]
     assert world.signals.counts["MachineStuckTerminating"] == 0
+
+
+def busy_at_first(world, monkeypatch, call_name, busy_seconds):
+    """When a provider is asked that is too busy the first time, and says until when."""
+    asked, call = [], getattr(world.alpha, call_name)
+
+    def answer(*args):
+        asked.append(world.seconds)
+        if len(asked) == 1:
+            raise ProviderBusyError("429", retry_after_seconds=busy_seconds)
+        return call(*args)
+
+    monkeypatch.setattr(world.alpha, call_name, answer)
+    return asked
+
+
+@pytest.mark.parametrize("call_name", ["give_up", "get"])
+def test_case_p15_who_cannot_end_a_machine_yet_is_asked_again_when_it_wants_to_be(
+    world, monkeypatch, call_name
+):
+    pod = prepared(world, "stop")
+    asked = busy_at_first(world, monkeypatch, call_name, 45)
+    assert world.stop(pod).state == OperationState.SUCCEEDED
+    first, second, *_ = asked
+    assert 45 <= second - first < 50
+    check_at_rest(world, pod)
+
+
+def test_case_p15_a_machine_is_not_left_alone_for_as_long_as_its_provider_likes(world, monkeypatch):
+    pod = prepared(world, "stop")
+    asked = busy_at_first(world, monkeypatch, "give_up", 86_400)
+    assert world.stop(pod).state == OperationState.SUCCEEDED
+    first, second, *_ = asked
+    assert LONGEST_AWAY_SECONDS <= second - first < LONGEST_AWAY_SECONDS + 5
+
+
+def test_case_p15_a_repeated_step_does_not_come_too_early_either(world, monkeypatch):
+    pod = prepared(world, "stop")
+    machine = world.machine(pod)
+    asked = busy_at_first(world, monkeypatch, "give_up", 45)
+    operation = ask(world, pod, "stop")
+    world.run(until=lambda: len(asked) == 1)
+    world.app.give_up.ask(machine.id)
+    assert len(asked) == 1
+    assert world.row(Machine, machine.id).state == MachineState.TERMINATING
+    world.run()
+    assert world.operation(operation).state == OperationState.SUCCEEDED
 
 
 # Failed starts

@@ -108,7 +108,7 @@ class Machine(Entity):
     """The contract's price, which may differ from the offer's."""
     ports: tuple[PublicPort, ...] = ()
     busy_until: datetime | None = None
-    """When its provider wants to be asked for it again."""
+    """When its provider wants to be asked again, to rent it or to end it."""
     requested_at: datetime | None = None
     create_ended_at: datetime | None = None
     """When the create call came back, with whatever outcome; `None` if it was cut off."""

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from math import ceil
 from typing import Any
 
 from podferry.domain.billing import cost_microusd
-from podferry.domain.errors import CloudError, InternalError
+from podferry.domain.errors import CloudError, InternalError, ProviderBusyError
 from podferry.domain.machine import FINAL_STATES, Clearance, Machine, MachineState
 from podferry.domain.pod import Pod
 from podferry.ports.gpu_cloud import GpuCloud, MachineView, ViewState
@@ -19,6 +20,8 @@ from podferry.services.records import Records
 
 FIRST_WAIT_SECONDS = 1
 LONGEST_WAIT_SECONDS = 60
+LONGEST_AWAY_SECONDS = 600
+"""A machine costs money: by then its provider is asked again, whatever it asked for."""
 STUCK_AFTER = timedelta(minutes=10)
 BETWEEN_LISTINGS = timedelta(seconds=1)
 
@@ -59,9 +62,11 @@ class GiveUp:
             return {}
         if machine.clearance is None:
             raise InternalError(f"machine {machine.id} may not be given up: nothing clears it")
+        if machine.state == MachineState.TERMINATING and self._away_seconds(machine) > 0:
+            return {}
         # Also one that counts as lost: should its provider have erred, it would go on costing.
-        note = self._ask_provider(self._located(machine))
-        self._terminating(machine, note)
+        refusal = self._ask_provider(self._located(machine))
+        self._terminating(machine, refusal)
         return {}
 
     def look(self, machine_id: str) -> dict[str, Any]:
@@ -69,7 +74,8 @@ class GiveUp:
         machine = self.records.store.get(Machine, machine_id)
         if machine.state in FINAL_STATES:
             return {"is_gone": True}
-        if self.proof(machine) == Proof.GONE:
+        word, away = self._asked(machine)
+        if word == Proof.GONE:
             self._released(machine)
             Experiences(self.records).ended(self.records.store.get(Machine, machine_id))
             return {"is_gone": True}
@@ -77,7 +83,13 @@ class GiveUp:
         if self.records.now() - asked > STUCK_AFTER:
             self.signals.count("MachineStuckTerminating")
         wait = min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2 ** max(0, _tries(machine) - 2))
-        return {"is_gone": False, "wait_seconds": wait}
+        return {"is_gone": False, "wait_seconds": max(wait, away, self._away_seconds(machine))}
+
+    def _away_seconds(self, machine: Machine) -> int:
+        """For how long its provider does not want to be asked again to end it."""
+        if machine.busy_until is None:
+            return 0
+        return ceil((machine.busy_until - self.records.now()).total_seconds())
 
     def _located(self, machine: Machine) -> Machine:
         """The machine with its provider's id, looked up by stamp if the create was cut off."""
@@ -105,7 +117,7 @@ class GiveUp:
             self.signals.count("GiveUpLookFailed")
             return []
 
-    def _ask_provider(self, machine: Machine) -> str | None:
+    def _ask_provider(self, machine: Machine) -> CloudError | None:
         """`None` if the provider took it, else why not; it is asked again after a look.
 
         A create call that was repeated on its way makes two machines with one stamp: all go.
@@ -120,7 +132,7 @@ class GiveUp:
                     cloud.give_up(twin)
         except CloudError as error:
             self.signals.count("GiveUpRefused")
-            return error.detail
+            return error
         return None
 
     def proof(self, machine: Machine) -> Proof:
@@ -130,13 +142,18 @@ class GiveUp:
 
     def word(self, machine: Machine) -> Proof:
         """Like `proof`, and of what proves nothing how it looks."""
+        word, _ = self._asked(machine)
+        return word
+
+    def _asked(self, machine: Machine) -> tuple[Proof, int]:
+        """Its word, and for how many seconds the provider wants to be left alone."""
         if machine.provider_id is None and machine.requested_at is None:
-            return Proof.GONE  # No create call was made for it.
+            return Proof.GONE, 0  # No create call was made for it.
         try:
-            return self._look_at(machine, self.clouds.of(machine))
-        except CloudError:
+            return self._look_at(machine, self.clouds.of(machine)), 0
+        except CloudError as error:
             self.signals.count("GiveUpLookFailed")
-            return Proof.NO_ANSWER
+            return Proof.NO_ANSWER, _asks_for_seconds(error)
 
     def _look_at(self, machine: Machine, cloud: GpuCloud) -> Proof:
         if machine.provider_id is None:
@@ -175,7 +192,10 @@ class GiveUp:
 
         self.records.apply(plan)
 
-    def _terminating(self, machine: Machine, note: str | None) -> None:
+    def _terminating(self, machine: Machine, refusal: CloudError | None) -> None:
+        note = None if refusal is None else refusal.detail
+        away = timedelta(seconds=_asks_for_seconds(refusal))
+
         def plan() -> Sequence[Change]:
             fresh = self.records.store.get(Machine, machine.id)
             if fresh.state in FINAL_STATES:
@@ -185,6 +205,7 @@ class GiveUp:
                 state=MachineState.TERMINATING,
                 give_up_at=fresh.give_up_at or self.records.now(),
                 give_up_attempts=fresh.give_up_attempts + 1,
+                busy_until=self.records.now() + away if away else None,
             )
             is_first = fresh.state != MachineState.TERMINATING
             changes: list[Change] = [Update(asked)]
@@ -249,6 +270,13 @@ def _word_of(view: MachineView) -> Proof:
     if view.state == ViewState.UNKNOWN:
         return Proof.NO_ANSWER
     return Proof.HALTED if view.state in _HALTED else Proof.NONE
+
+
+def _asks_for_seconds(error: CloudError | None) -> int:
+    """How long the provider wants to be left alone, as far as that can be granted."""
+    if not isinstance(error, ProviderBusyError):
+        return 0
+    return min(ceil(error.retry_after_seconds), LONGEST_AWAY_SECONDS)
 
 
 def _tries(machine: Machine) -> int:
