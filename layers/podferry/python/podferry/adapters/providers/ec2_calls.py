@@ -34,7 +34,6 @@ from podferry.domain.errors import (
 
 _CONNECT_SECONDS = 10
 _READ_SECONDS = 30
-_BUSY_SECONDS = 5.0
 
 THROTTLED = frozenset({"RequestLimitExceeded", "Throttling", "ThrottlingException", "SlowDown"})
 NO_ACCESS = frozenset({
@@ -173,7 +172,7 @@ def code_of(error: ClientError) -> str:
 def _refused_or_busy(error: ClientError, key: Ec2Key) -> CloudError:
     code, said = code_of(error), _words(error, key)
     if code in THROTTLED or _status(error) >= 500:
-        return ProviderBusyError(f"{said}; try again", retry_after_seconds=_BUSY_SECONDS)
+        return ProviderBusyError(f"{said}; try again")
     if code in NO_ACCESS:
         return KeyRefusedError(
             f"{said}: the key is wrong, expired or lacks a right; renew the ec2 entry of the "

@@ -5,8 +5,6 @@ idempotency (our stamp is the `name`); only an ACTIVE container can be ended; ev
 charged in full; refusals are 400 with plain text, so their meaning has to be read from words.
 """
 
-import logging
-import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -19,13 +17,12 @@ from pydantic import Field, ValidationError
 from podferry.adapters.providers.fluence_launch import MAX_STARTUP_COMMAND, launch_body
 from podferry.adapters.providers.gpu_names import canonical_name
 from podferry.adapters.providers.units import bytes_of, microusd
-from podferry.adapters.providers.wire import LenientDecimal, ProviderHTTP, WireModel
+from podferry.adapters.providers.wire import LenientDecimal, ProviderHTTP, WireModel, kind_of
 from podferry.domain.errors import (
     CloudError,
     NoCapacityError,
     NotGoneYetError,
     OfferGoneError,
-    OutcomeUnknownError,
     ProviderBusyError,
     ProviderRefusedError,
     QuotaExceededError,
@@ -33,8 +30,6 @@ from podferry.domain.errors import (
 from podferry.domain.machine import PublicPort
 from podferry.domain.offer import BillingRule, Channel, Kind, Market, Offer, Requirements
 from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView, ViewState
-
-_LOGGER = logging.getLogger(__name__)
 
 DEFAULT_BASE_URL = "https://api.fluence.dev"
 STARTED_HOURS = BillingRule(increment_seconds=3600, minimum_seconds=3600)
@@ -171,8 +166,9 @@ class FluenceCloud:
         body = launch_body(request)
         answer = self._http.send_create("POST", "/gpu/instances/", body=body)
         if answer.is_success:
-            return _launched_id(answer)
-        raise self._refusal(answer)
+            return self._http.read_made(answer, _Launched).instance_id
+        words = _words(answer)
+        raise self._http.refusal(answer, words, kind_of(words, REFUSALS))
 
     def find(self, stamp: str) -> list[MachineView]:
         """See the port. The list is whole, without pages; ended containers stay in it."""
@@ -230,41 +226,19 @@ class FluenceCloud:
             raise ProviderBusyError("fluence listed an instance that cannot be read") from error
 
     def _offers_of(self, item: Any) -> Iterator[Offer]:
-        try:
-            entry = _PlanEntry.model_validate(item)
-        except ValidationError as error:
-            _LOGGER.warning("offer left out", extra={"provider": self.name, "why": str(error)})
+        entry = self._http.read_offer(item, _PlanEntry)
+        if entry is None:
             return
         if entry.plan.pricing.currency.upper() not in _DOLLARS:
-            why = f"priced in {entry.plan.pricing.currency}"
-            _LOGGER.warning("offer left out", extra={"provider": self.name, "why": why})
+            self._http.left_out(f"priced in {entry.plan.pricing.currency}")
             return
         countries: list[str | None] = [*entry.attributes.location] or [None]
         yield from (_offer(entry.plan, country) for country in countries)
-
-    def _refusal(self, answer: httpx.Response) -> CloudError:
-        words = _words(answer)
-        said = self._http.scrubbed(words)
-        for pattern, kind in REFUSALS:
-            if re.search(pattern, words, re.IGNORECASE):
-                return kind(f"fluence answered {answer.status_code}: {said}")
-        _LOGGER.warning(
-            "refusal with unknown words",
-            extra={"provider": self.name, "status": answer.status_code, "said": said},
-        )
-        return self._http.refused(answer, words)
 
 
 def _host(base_url: str) -> str:
     """Without `/gpu`, which the documentation counts among the address and among the paths."""
     return base_url.rstrip("/").removesuffix("/gpu")
-
-
-def _launched_id(answer: httpx.Response) -> str:
-    try:
-        return _Launched.model_validate_json(answer.content).instance_id
-    except ValidationError as error:
-        raise OutcomeUnknownError("fluence took the launch but named no instance") from error
 
 
 def _instance_path(provider_id: str) -> str:

@@ -17,7 +17,6 @@ from podferry.domain.errors import (
     QuotaExceededError,
 )
 
-_BUSY_SECONDS = 5.0
 REASONS: dict[str, type[CloudError]] = {
     "ZONE_RESOURCE_POOL_EXHAUSTED": NoCapacityError,
     "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS": NoCapacityError,
@@ -45,7 +44,7 @@ def refusal_of(http: ProviderHTTP, answer: httpx.Response) -> CloudError:
     said = f"gce answered {answer.status_code} {reason}: {http.scrubbed(message) or 'no reason'}"
     kind = REASONS.get(reason, ProviderRefusedError)
     if kind is ProviderBusyError:
-        return ProviderBusyError(f"{said}; try again", retry_after_seconds=_BUSY_SECONDS)
+        return ProviderBusyError(f"{said}; try again")
     if issubclass(kind, ProviderRefusedError) and answer.status_code == 403:
         said += "; give the service account the right, or the project its billing account"
     return kind(said)

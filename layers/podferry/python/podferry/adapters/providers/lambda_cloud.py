@@ -7,13 +7,12 @@ unique; each launch names one SSH key of the account; a machine that boots canno
 firewall has to let the pods' ports in.
 """
 
-import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx
-from pydantic import ValidationError
+from pydantic import Field
 
 from podferry.adapters.providers.lambda_offers import (
     PROVIDER,
@@ -25,7 +24,7 @@ from podferry.adapters.providers.lambda_offers import (
 from podferry.adapters.providers.lambda_view import Instance, missing_view, ports_tag, view_of
 from podferry.adapters.providers.registry import EVERY_CALL
 from podferry.adapters.providers.vm_launch import MAX_BOOTSTRAP, user_data
-from podferry.adapters.providers.wire import ProviderHTTP, WireModel
+from podferry.adapters.providers.wire import ProviderHTTP, WireModel, parsed
 from podferry.domain.errors import (
     CloudError,
     NotGoneYetError,
@@ -37,8 +36,6 @@ from podferry.domain.errors import (
 )
 from podferry.domain.offer import Channel, Kind, Market, Offer, Requirements
 from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView, ViewState
-
-_LOGGER = logging.getLogger(__name__)
 
 DEFAULT_BASE_URL = "https://cloud.lambda.ai"
 SSH_KEY = "podferry"
@@ -88,7 +85,7 @@ class _AllInstances(WireModel):
 
 
 class _LaunchedIds(WireModel):
-    instance_ids: list[str]
+    instance_ids: list[str] = Field(min_length=1)
 
 
 class _Launched(WireModel):
@@ -141,7 +138,8 @@ class LambdaCloud:
     def list_offers(self, wanted: Requirements) -> list[Offer]:  # noqa: ARG002 - no filters here
         """See the port. The API takes no filters."""
         catalog = self._ask("GET", "/instance-types", Catalog)
-        return [offer for row in catalog.data.values() for offer in self._offers_in(row)]
+        rows = (self._http.read_offer(item, TypeRow) for item in catalog.data.values())
+        return [offer for row in rows if row is not None for offer in offers_of(row)]
 
     def create(self, request: LaunchRequest) -> str:
         """See the port. Before the first launch ever the account's SSH key is made."""
@@ -157,7 +155,7 @@ class LambdaCloud:
             error.retry_after_seconds = max(error.retry_after_seconds, _LAUNCH_SECONDS)
             raise
         if answer.is_success:
-            return _launched_id(answer)
+            return self._http.read_made(answer, _Launched).data.instance_ids[0]
         raise self._launch_refusal(answer)
 
     def find(self, stamp: str) -> list[MachineView]:
@@ -195,14 +193,6 @@ class LambdaCloud:
                 f"lambda did not end the machine, which is {view.raw_status}; ask again"
             )
 
-    def _offers_in(self, item: object) -> Iterator[Offer]:
-        try:
-            row = TypeRow.model_validate(item)
-        except ValidationError as error:
-            _LOGGER.warning("offer left out", extra={"provider": self.name, "why": str(error)})
-            return
-        yield from offers_of(row)
-
     def _add_ssh_key(self) -> None:
         """Let Lambda make a pair and forget its private half: nobody logs in to the VM itself."""
         self._lacks_ssh_key = False
@@ -236,15 +226,8 @@ class LambdaCloud:
         if error.code == _MISSING:
             self._lacks_ssh_key = True
             return _busy(f"{error.words} Its SSH key is made next")
-        said = self._http.scrubbed(error.words)
-        for beginning, kind in REFUSALS:
-            if error.code.startswith(beginning):
-                return kind(f"lambda answered {answer.status_code}: {said}")
-        _LOGGER.warning(
-            "refusal with unknown code",
-            extra={"provider": self.name, "status": answer.status_code, "said": said},
-        )
-        return self._http.refused(answer, error.words)
+        kinds = (kind for beginning, kind in REFUSALS if error.code.startswith(beginning))
+        return self._http.refusal(answer, error.words, next(kinds, None))
 
 
 def _host(base_url: str) -> str:
@@ -268,18 +251,9 @@ def _launch_body(request: LaunchRequest) -> dict[str, Any]:
     }
 
 
-def _launched_id(answer: httpx.Response) -> str:
-    try:
-        return _Launched.model_validate_json(answer.content).data.instance_ids[0]
-    except (ValidationError, IndexError) as error:
-        raise OutcomeUnknownError("lambda took the launch but named no instance") from error
-
-
 def _error(answer: httpx.Response) -> _Error | None:
-    try:
-        return _Refused.model_validate_json(answer.content).error
-    except ValidationError:
-        return None
+    refused = parsed(answer, _Refused)
+    return None if refused is None else refused.error
 
 
 def _says_missing(answer: httpx.Response) -> bool:

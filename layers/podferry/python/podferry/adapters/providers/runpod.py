@@ -6,14 +6,11 @@ capacity" is a 400 told apart by its words alone; a pod that was just made may b
 minutes; a stopped or failed pod costs money until it is terminated.
 """
 
-import logging
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
 import httpx
-from pydantic import ValidationError
 
 from podferry.adapters.providers.runpod_launch import MAX_BODY_BYTES, launch_body
 from podferry.adapters.providers.runpod_offers import (
@@ -26,20 +23,17 @@ from podferry.adapters.providers.runpod_offers import (
     offers_of,
 )
 from podferry.adapters.providers.runpod_view import Pod, PodPage, missing_view, view_of
-from podferry.adapters.providers.wire import ProviderHTTP
+from podferry.adapters.providers.wire import ProviderHTTP, kind_of, parsed
 from podferry.domain.errors import (
     CloudError,
     NotGoneYetError,
     OfferGoneError,
-    OutcomeUnknownError,
     ProviderBusyError,
     ProviderRefusedError,
     QuotaExceededError,
 )
 from podferry.domain.offer import Channel, Kind, Market, Offer, Requirements
 from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView
-
-_LOGGER = logging.getLogger(__name__)
 
 DEFAULT_BASE_URL = "https://api.runpod.io"
 _PAGE_SIZE = 1000
@@ -125,7 +119,7 @@ class RunpodCloud:
             "POST", "/v2/pods", body=launch_body(request), own=frozenset({403})
         )
         if answer.is_success:
-            return _made_id(answer)
+            return self._http.read_made(answer, Pod).id
         raise self._refusal(answer)
 
     def find(self, stamp: str) -> list[MachineView]:
@@ -163,12 +157,9 @@ class RunpodCloud:
         answer = self._http.send("GET", "/v2/catalog/gpus", params=params)
         self._check(answer)
         for item in self._http.read(answer, Catalog).gpus:
-            try:
-                gpu = GpuType.model_validate(item)
-            except ValidationError as error:
-                _LOGGER.warning("offer left out", extra={"provider": self.name, "why": str(error)})
-                continue
-            yield from offers_of(gpu, cloud, wanted)
+            gpu = self._http.read_offer(item, GpuType)
+            if gpu is not None:
+                yield from offers_of(gpu, cloud, wanted)
 
     def _pages(self) -> Iterator[Pod]:
         params = {"limit": str(_PAGE_SIZE)}
@@ -190,25 +181,17 @@ class RunpodCloud:
         """Raise unless the answer is a success."""
         if answer.is_success:
             return
-        problem = _problem(answer)
+        problem = parsed(answer, _Problem)
         if problem is None:
             raise _proxy_error(answer)
         raise self._http.refused(answer, problem.words)
 
     def _refusal(self, answer: httpx.Response) -> CloudError:
-        problem = _problem(answer)
+        problem = parsed(answer, _Problem)
         if problem is None:
             return _proxy_error(answer)
-        words = problem.words
-        kind = _STATUSES.get(answer.status_code) or _kind_by_words(words)
-        said = self._http.scrubbed(words) or "no reason"
-        if kind is not None:
-            return kind(f"runpod answered {answer.status_code}: {said}")
-        _LOGGER.warning(
-            "refusal with unknown words",
-            extra={"provider": self.name, "status": answer.status_code, "said": said},
-        )
-        return self._http.refused(answer, words)
+        kind = _STATUSES.get(answer.status_code) or kind_of(problem.words, REFUSALS)
+        return self._http.refusal(answer, problem.words, kind)
 
 
 def _host(base_url: str) -> str:
@@ -220,20 +203,6 @@ def _pod_path(provider_id: str) -> str:
     return f"/v2/pods/{quote(provider_id, safe='')}"
 
 
-def _made_id(answer: httpx.Response) -> str:
-    try:
-        return Pod.model_validate_json(answer.content).id
-    except ValidationError as error:
-        raise OutcomeUnknownError("runpod took the launch but named no pod") from error
-
-
-def _problem(answer: httpx.Response) -> _Problem | None:
-    try:
-        return _Problem.model_validate_json(answer.content)
-    except ValidationError:
-        return None
-
-
 def _proxy_error(answer: httpx.Response) -> ProviderBusyError:
     """A refusal that is not RunPod's own: the request did not reach it."""
     return ProviderBusyError(
@@ -242,10 +211,4 @@ def _proxy_error(answer: httpx.Response) -> ProviderBusyError:
 
 
 def _says_missing(answer: httpx.Response) -> bool:
-    return answer.status_code == httpx.codes.NOT_FOUND and _problem(answer) is not None
-
-
-def _kind_by_words(words: str) -> type[CloudError] | None:
-    return next(
-        (kind for pattern, kind in REFUSALS if re.search(pattern, words, re.IGNORECASE)), None
-    )
+    return answer.status_code == httpx.codes.NOT_FOUND and parsed(answer, _Problem) is not None

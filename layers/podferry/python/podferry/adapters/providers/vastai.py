@@ -7,7 +7,6 @@ a 404 also stands for a bad key or session, so only its words prove absence.
 """
 
 import json
-import logging
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,6 @@ from decimal import Decimal
 from typing import Any
 
 import httpx
-from pydantic import ValidationError
 
 from podferry.adapters.providers.gpu_names import canonical_name, vast_names
 from podferry.adapters.providers.units import gib_from_gb, microusd
@@ -25,6 +23,8 @@ from podferry.adapters.providers.wire import (
     LenientDecimal,
     ProviderHTTP,
     WireModel,
+    kind_of,
+    parsed,
     retry_after_seconds,
 )
 from podferry.domain.errors import (
@@ -37,8 +37,6 @@ from podferry.domain.errors import (
 )
 from podferry.domain.offer import BillingRule, Channel, Kind, Market, Offer, Requirements
 from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView
-
-_LOGGER = logging.getLogger(__name__)
 
 DEFAULT_BASE_URL = "https://console.vast.ai"
 PER_SECOND = BillingRule(increment_seconds=1)
@@ -162,7 +160,7 @@ class VastCloud:
             # A create that comes too early is punished with a longer interval than usual.
             error.retry_after_seconds = max(error.retry_after_seconds, _CREATE_BUSY_SECONDS)
             raise
-        said = _said(answer)
+        said = parsed(answer, _Answer)
         if said is not None and answer.is_success and said.success is not False:
             if said.new_contract is not None:
                 return said.new_contract
@@ -210,7 +208,7 @@ class VastCloud:
 
     def _check(self, answer: httpx.Response) -> None:
         """Raise unless the answer is a success; an error may come with any status."""
-        said = _said(answer)
+        said = parsed(answer, _Answer)
         if said is not None and said.error == "search_quota_exceeded":
             raise ProviderBusyError(
                 "vastai's daily search quota is used up",
@@ -226,22 +224,17 @@ class VastCloud:
             if answer.is_success:
                 return OutcomeUnknownError("vastai took the launch; its answer cannot be read")
             return self._http.refused(answer, "")
-        words = self._http.scrubbed(said.words)
         if said.new_contract is not None:
+            words = self._http.scrubbed(said.words)
             # A stopped instance exists and bills its disk: the caller finds it by its label.
             return OutcomeUnknownError(
                 f"vastai refused the launch but made instance {said.new_contract}: {words}"
             )
-        for word, kind in _CREATE_REFUSALS:
-            if word in said.words:
-                return kind(f"vastai answered {answer.status_code}: {words}")
-        return self._http.refused(answer, said.words)
+        return self._http.refusal(answer, said.words, kind_of(said.words, _CREATE_REFUSALS))
 
     def _offers_of(self, item: Any, wanted: Requirements) -> Iterator[Offer]:
-        try:
-            offer = _Offer.model_validate(item)
-        except ValidationError as error:
-            _LOGGER.warning("offer left out", extra={"provider": self.name, "why": str(error)})
+        offer = self._http.read_offer(item, _Offer)
+        if offer is None:
             return
         # The agent is built for x86-64 only.
         if offer.cpu_arch in {None, "amd64"} and offer.gpu_arch in {None, "nvidia"}:
@@ -315,15 +308,8 @@ def _instance_path(provider_id: str) -> str:
     return f"/api/v0/instances/{provider_id}/"
 
 
-def _said(answer: httpx.Response) -> _Answer | None:
-    try:
-        return _Answer.model_validate_json(answer.content)
-    except ValidationError:
-        return None
-
-
 def _says_gone(answer: httpx.Response) -> bool:
-    said = _said(answer)
+    said = parsed(answer, _Answer)
     if said is None or said.success is True:
         return False
     return any(word in said.words for word in _GONE_WORDS)

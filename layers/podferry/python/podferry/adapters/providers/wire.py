@@ -4,8 +4,10 @@ Two kinds of call. A *safe* one may be repeated, so every passing fault is `Prov
 *create* call may not: once a byte may have left, no answer means `OutcomeUnknownError`.
 """
 
+import logging
+import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
@@ -16,11 +18,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from podferry.adapters.providers.scrub import scrub
 from podferry.domain.errors import (
+    CloudError,
     KeyRefusedError,
     OutcomeUnknownError,
     ProviderBusyError,
     ProviderRefusedError,
 )
+
+_LOGGER = logging.getLogger(__name__)
 
 CREATE_TIMEOUT_SECONDS = 60.0
 SAFE_TIMEOUT_SECONDS = 20.0
@@ -120,6 +125,40 @@ class ProviderHTTP:
                 f"{self._provider} sent an answer that cannot be read as {model.__name__}"
             ) from error
 
+    def read_made(self, answer: httpx.Response, model: type[M]) -> M:
+        """The body of the create call's success, which names what was made.
+
+        Raises:
+            OutcomeUnknownError: it names nothing.
+        """
+        made = parsed(answer, model)
+        if made is None:
+            raise OutcomeUnknownError(f"{self._provider} took the launch but named no machine")
+        return made
+
+    def read_offer(self, item: object, model: type[M]) -> M | None:
+        """One of a list of offers; one that cannot be read is left out, for the others' sake."""
+        try:
+            return model.model_validate(item)
+        except ValidationError as error:
+            self.left_out(str(error))
+            return None
+
+    def left_out(self, why: str) -> None:
+        """Say that an offer cannot be shown."""
+        _LOGGER.warning("offer left out", extra={"provider": self._provider, "why": why})
+
+    def refusal(
+        self, answer: httpx.Response, words: str, kind: type[CloudError] | None
+    ) -> CloudError:
+        """The provider's own no to a launch; `None` if its meaning is not known, which is told."""
+        said = self.scrubbed(words) or "no reason"
+        if kind is not None:
+            return kind(f"{self._provider} answered {answer.status_code}: {said}")
+        keys = {"provider": self._provider, "status": answer.status_code, "said": said}
+        _LOGGER.warning("refusal with unknown words", extra=keys)
+        return self.refused(answer, words)
+
     def refused(self, answer: httpx.Response, words: str) -> ProviderRefusedError:
         """The provider's own no, in its own words."""
         said = self.scrubbed(words) or "no reason"
@@ -196,6 +235,23 @@ def create_call(provider: str) -> Iterator[None]:
     except httpx.RequestError as error:
         kind = type(error).__name__
         raise OutcomeUnknownError(f"the create call to {provider} was cut off ({kind})") from error
+
+
+def parsed(answer: httpx.Response, model: type[M]) -> M | None:
+    """The body, if it has that shape: a proxy's page has not."""
+    try:
+        return model.model_validate_json(answer.content)
+    except ValidationError:
+        return None
+
+
+def kind_of(
+    words: str, refusals: Iterable[tuple[str, type[CloudError]]]
+) -> type[CloudError] | None:
+    """What the first pattern that is found in the words stands for."""
+    return next(
+        (kind for pattern, kind in refusals if re.search(pattern, words, re.IGNORECASE)), None
+    )
 
 
 def retry_after_seconds(answer: httpx.Response) -> float | None:
