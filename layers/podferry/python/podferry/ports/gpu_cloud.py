@@ -41,7 +41,11 @@ class MachineView:
     price_microusd_per_hour: int | None = None
     ports: tuple[PublicPort, ...] = ()
     billing_started_at: datetime | None = None
-    billing_ended_at: datetime | None = None
+
+    @classmethod
+    def missing(cls, provider_id: str, raw_status: str = "404") -> "MachineView":
+        """What a provider shows that has no such machine."""
+        return cls(provider_id=provider_id, stamp=None, state=ViewState.GONE, raw_status=raw_status)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

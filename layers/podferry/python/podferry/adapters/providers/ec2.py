@@ -146,9 +146,7 @@ class Ec2Cloud:
                 answer = {}
         for instance in _instances_in(answer):
             return view_of(region, instance)
-        return MachineView(
-            provider_id=provider_id, stamp=None, state=ViewState.GONE, raw_status="NotFound"
-        )
+        return MachineView.missing(provider_id, "NotFound")
 
     def give_up(self, provider_id: str) -> None:
         """See the port."""

@@ -183,9 +183,7 @@ class FluenceCloud:
         """See the port."""
         answer = self._http.send("GET", _instance_path(provider_id))
         if answer.status_code == 404:
-            return MachineView(
-                provider_id=provider_id, stamp=None, state=ViewState.GONE, raw_status="404"
-            )
+            return MachineView.missing(provider_id)
         self._check(answer)
         return _view(self._http.read(answer, _Instance))
 

@@ -202,9 +202,7 @@ class GceCloud:
         provider_id = _provider_id(zone, name)
         error = self._insert_error(zone, name)
         if error is None:
-            return MachineView(
-                provider_id=provider_id, stamp=None, state=ViewState.GONE, raw_status="404"
-            )
+            return MachineView.missing(provider_id)
         return MachineView(
             provider_id=provider_id,
             stamp=name,

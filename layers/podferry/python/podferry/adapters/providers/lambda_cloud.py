@@ -21,7 +21,7 @@ from podferry.adapters.providers.lambda_offers import (
     TypeRow,
     offers_of,
 )
-from podferry.adapters.providers.lambda_view import Instance, missing_view, ports_tag, view_of
+from podferry.adapters.providers.lambda_view import Instance, ports_tag, view_of
 from podferry.adapters.providers.registry import EVERY_CALL
 from podferry.adapters.providers.vm_launch import MAX_BOOTSTRAP, user_data
 from podferry.adapters.providers.wire import ProviderHTTP, WireModel, parsed
@@ -170,7 +170,7 @@ class LambdaCloud:
         """See the port."""
         answer = self._http.send("GET", f"{_API}/instances/{quote(provider_id, safe='')}")
         if _says_missing(answer):
-            return missing_view(provider_id)
+            return MachineView.missing(provider_id)
         return view_of(self._read(answer, _OneInstance).data)
 
     def give_up(self, provider_id: str) -> None:

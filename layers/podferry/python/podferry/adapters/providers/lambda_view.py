@@ -52,10 +52,6 @@ def view_of(instance: Instance) -> MachineView:
     )
 
 
-def missing_view(provider_id: str) -> MachineView:
-    return MachineView(provider_id=provider_id, stamp=None, state=ViewState.GONE, raw_status="404")
-
-
 def _ports(instance: Instance) -> tuple[PublicPort, ...]:
     """The instance has an address of its own, so ports keep their numbers; it may come late."""
     if not instance.ip or instance.status != "active":

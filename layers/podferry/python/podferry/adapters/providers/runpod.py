@@ -22,7 +22,7 @@ from podferry.adapters.providers.runpod_offers import (
     GpuType,
     offers_of,
 )
-from podferry.adapters.providers.runpod_view import Pod, PodPage, missing_view, view_of
+from podferry.adapters.providers.runpod_view import Pod, PodPage, view_of
 from podferry.adapters.providers.wire import ProviderHTTP, kind_of, parsed
 from podferry.domain.errors import (
     CloudError,
@@ -134,7 +134,7 @@ class RunpodCloud:
         """See the port. A 404 is shown without a stamp: young pods are unknown for minutes."""
         answer = self._http.send("GET", _pod_path(provider_id))
         if _says_missing(answer):
-            return missing_view(provider_id)
+            return MachineView.missing(provider_id)
         self._check(answer)
         return view_of(self._http.read(answer, Pod))
 

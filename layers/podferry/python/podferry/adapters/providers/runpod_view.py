@@ -65,10 +65,6 @@ def view_of(pod: Pod) -> MachineView:
     )
 
 
-def missing_view(provider_id: str) -> MachineView:
-    return MachineView(provider_id=provider_id, stamp=None, state=ViewState.GONE, raw_status="404")
-
-
 def _ports(runtime: _Runtime | None) -> tuple[PublicPort, ...]:
     """Public numbers come some time after the container; proxied HTTP ports have none."""
     ports = (runtime.ports if runtime is not None else None) or []

@@ -18,7 +18,7 @@ import httpx
 from podferry.adapters.providers.gpu_names import canonical_name, vast_names
 from podferry.adapters.providers.units import gib_from_gb, microusd
 from podferry.adapters.providers.vastai_launch import MAX_ARGUMENTS, disk_gb, launch_body
-from podferry.adapters.providers.vastai_view import Instance, gone_view, view_of
+from podferry.adapters.providers.vastai_view import Instance, view_of
 from podferry.adapters.providers.wire import (
     LenientDecimal,
     ProviderHTTP,
@@ -180,10 +180,12 @@ class VastCloud:
         """See the port. `{"instances": null}` is how Vast says that there is none."""
         answer = self._http.send("GET", _instance_path(provider_id))
         if _says_gone(answer):
-            return gone_view(provider_id, "404")
+            return MachineView.missing(provider_id)
         self._check(answer)
         instance = self._http.read(answer, _OneInstance).instances
-        return gone_view(provider_id, "null") if instance is None else view_of(instance)
+        if instance is None:
+            return MachineView.missing(provider_id, "null")
+        return view_of(instance)
 
     def give_up(self, provider_id: str) -> None:
         """See the port."""

@@ -91,9 +91,3 @@ def _billing_start(instance: Instance) -> datetime | None:
     if instance.start_date is None or instance.actual_status in _BEFORE_RUNNING:
         return None
     return datetime.fromtimestamp(float(instance.start_date), UTC)
-
-
-def gone_view(provider_id: str, raw_status: str) -> MachineView:
-    return MachineView(
-        provider_id=provider_id, stamp=None, state=ViewState.GONE, raw_status=raw_status
-    )
