@@ -11,12 +11,12 @@ from typing import TypeVar
 
 from podferry.domain.errors import ConflictError, KeyRefusedError, ProviderRefusedError
 from podferry.domain.machine import Machine
-from podferry.domain.offer import Offer, Requirements
 from podferry.domain.pod import Pod
 from podferry.domain.provider_key import KeyState, OwnKey, own_key_id
-from podferry.ports.gpu_cloud import CloudTraits, GpuCloud, GpuClouds, LaunchRequest, MachineView
+from podferry.ports.gpu_cloud import GpuCloud, GpuClouds
 from podferry.ports.key_vault import KeyRef
 from podferry.ports.store import Change, Update
+from podferry.ports.wrapped_cloud import WrappedCloud
 from podferry.services.records import Records
 
 T = TypeVar("T")
@@ -109,7 +109,7 @@ class Clouds:
         return [self.records.store.get(Pod, pod_id) for pod_id in sorted(ids)[:20]]
 
 
-class JudgedCloud:
+class JudgedCloud(WrappedCloud):
     """A provider with a key of an account: its words on the key are written down."""
 
     def __init__(
@@ -118,48 +118,21 @@ class JudgedCloud:
         own: OwnKey,
         note: Callable[[OwnKey, KeyRefusedError | None], None],
     ) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._own = own
         self._note = note
-        self.name: str = inner.name
-        self.traits: CloudTraits = inner.traits
 
-    def list_offers(self, wanted: Requirements) -> list[Offer]:
-        return self._judged(lambda: self._inner.list_offers(wanted))
-
-    def create(self, request: LaunchRequest) -> str:
-        """A success is not written down: what follows a create call must not be delayed."""
-        try:
-            return self._inner.create(request)
-        except KeyRefusedError as refusal:
-            self._refused(refusal)
-            raise
-
-    def find(self, stamp: str) -> list[MachineView]:
-        return self._judged(lambda: self._inner.find(stamp))
-
-    def list_machines(self) -> list[MachineView]:
-        return self._judged(self._inner.list_machines)
-
-    def get(self, provider_id: str) -> MachineView:
-        return self._judged(lambda: self._inner.get(provider_id))
-
-    def give_up(self, provider_id: str) -> None:
-        return self._judged(lambda: self._inner.give_up(provider_id))
-
-    def _judged(self, call: Callable[[], T]) -> T:
+    def _around(self, call_name: str, call: Callable[[], T]) -> T:
         try:
             result = call()
         except KeyRefusedError as refusal:
-            self._refused(refusal)
+            if self._own.state == KeyState.WORKS:
+                self._note(self._own, refusal)
             raise
-        if self._own.state == KeyState.UNAUTHORISED:
+        # What follows a create call must not be delayed.
+        if self._own.state == KeyState.UNAUTHORISED and call_name != "create":
             self._note(self._own, None)
         return result
-
-    def _refused(self, refusal: KeyRefusedError) -> None:
-        if self._own.state == KeyState.WORKS:
-            self._note(self._own, refusal)
 
 
 def ref_of(own: OwnKey) -> KeyRef:

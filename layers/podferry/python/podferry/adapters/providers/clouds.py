@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from podferry.adapters.providers.registry import PROVIDERS, adapter
+from podferry.adapters.providers.scrub import wrong_places
 from podferry.adapters.providers.wrapped import wrapped
 from podferry.domain.errors import InternalError, ProviderRefusedError
 from podferry.ports.gpu_cloud import GpuCloud
@@ -47,13 +48,10 @@ def parse_provider_keys(text: str) -> dict[str, ProviderKey]:
     try:
         stored = TypeAdapter(dict[str, _StoredKey]).validate_json(text)
     except ValidationError as error:
-        places = sorted(
-            {".".join(map(str, problem["loc"])) or "text" for problem in error.errors()}
-        )
         raise ProviderRefusedError(
             "the provider keys must be JSON like "
             '{"vastai": {"api_key": "..."}}, "base_url" is optional; '
-            f"wrong at: {', '.join(places)}"
+            f"wrong at: {wrong_places(error)}"
         ) from None
     return {name: ProviderKey(key.api_key, key.base_url or None) for name, key in stored.items()}
 

@@ -20,7 +20,7 @@ from botocore.exceptions import (
 from botocore.parsers import ResponseParserError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from podferry.adapters.providers.scrub import scrub
+from podferry.adapters.providers.scrub import scrub, wrong_places
 from podferry.domain.errors import (
     CloudError,
     KeyRefusedError,
@@ -93,10 +93,9 @@ def read_key(text: str) -> Ec2Key:
     try:
         return Ec2Key.model_validate_json(text)
     except ValidationError as error:
-        places = sorted({".".join(map(str, each["loc"])) or "text" for each in error.errors()})
         raise KeyRefusedError(
             'the api_key of ec2 must be JSON text like {"access_key_id": "...", '
-            f'"secret_access_key": "..."}}; wrong at: {", ".join(places)}'
+            f'"secret_access_key": "..."}}; wrong at: {wrong_places(error)}'
         ) from None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from podferry.adapters.providers.scrub import wrong_places
 from podferry.domain.errors import KeyRefusedError
 
 AUDIENCE = "https://compute.googleapis.com/"
@@ -48,10 +49,9 @@ def read_key(text: str) -> GceKey:
     try:
         return GceKey.model_validate_json(text)
     except ValidationError as error:
-        places = sorted({".".join(map(str, each["loc"])) or "text" for each in error.errors()})
         raise KeyRefusedError(
             "the api_key of gce must be the text of a service account's key file (JSON with "
-            f"project_id, client_email and private_key); wrong at: {', '.join(places)}"
+            f"project_id, client_email and private_key); wrong at: {wrong_places(error)}"
         ) from None
 
 

@@ -2,6 +2,8 @@
 
 import re
 
+from pydantic import ValidationError
+
 _LONGEST = 300
 _RULES = (
     # A signed URL is a right to read; its path is harmless.
@@ -20,3 +22,9 @@ def scrub(text: str, *secrets: str) -> str:
         text = pattern.sub(replacement, text)
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def wrong_places(error: ValidationError) -> str:
+    """Where a text does not have its form, without what stands there: it may be a key."""
+    places = {".".join(map(str, problem["loc"])) or "text" for problem in error.errors()}
+    return ", ".join(sorted(places))
