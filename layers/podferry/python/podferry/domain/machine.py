@@ -147,6 +147,11 @@ class Machine(Entity):
         return self.ready_at is not None
 
     @property
+    def serves_since(self) -> datetime:
+        """When it was handed over to its pod; at the earliest when its row was written."""
+        return self.ready_at or self.created_at
+
+    @property
     def billed_from(self) -> datetime | None:
         """When its bill began, by its provider; of one that does not say so, when it registered."""
         return self.billing_started_at or self.registered_at
@@ -182,5 +187,5 @@ class Pulse(Entity):
 
 def last_heard(machine: Machine, pulse: Pulse | None) -> datetime:
     """When the machine was last heard from; its start counts as a word."""
-    ready_at = machine.ready_at or machine.created_at
-    return ready_at if pulse is None else max(pulse.heard_at, ready_at)
+    since = machine.serves_since
+    return since if pulse is None else max(pulse.heard_at, since)

@@ -37,6 +37,9 @@ class SnapshotState(StrEnum):
     DELETED = "deleted"
 
 
+UNFINISHED = frozenset({SnapshotState.OPEN, SnapshotState.CAPTURED})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredObject:
     """An object of a snapshot, as the one who wrote it recorded it."""

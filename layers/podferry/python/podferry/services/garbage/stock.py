@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from podferry.domain.operation import Operation
-from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState, expired_owner
+from podferry.domain.snapshot import UNFINISHED, Snapshot, SnapshotKind, expired_owner
 from podferry.domain.volume import Environment, Volume
 from podferry.services.records import Records
-
-UNFINISHED = frozenset({SnapshotState.OPEN, SnapshotState.CAPTURED})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,15 @@
 """Once a day, whether pods run or not: what need not be kept for its age expires."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod
-from podferry.domain.retention import Point, expired_captures
-from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState
+from podferry.domain.retention import expired_captures
+from podferry.domain.snapshot import Snapshot, SnapshotKind
 from podferry.domain.volume import Environment, Volume
 from podferry.services.garbage.shift import Shift
 from podferry.services.records import Records
-from podferry.services.saves.thin import ThinSaves, expire
-
-_UNFINISHED = frozenset({SnapshotState.OPEN, SnapshotState.CAPTURED})
+from podferry.services.saves.thin import ThinSaves, expire, points_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +32,12 @@ class ThinOut:
 
     def _thin(self, environment: Environment) -> None:
         captures = list(self.records.all_owned(Snapshot, environment.id))
-        pinned = self._pinned(environment, captures)
-        points = [
-            Point(one.id, one.committed_at or one.created_at, is_pinned=one.id in pinned)
-            for one in captures
-            if one.state == SnapshotState.COMMITTED
-        ]
+        points = points_of(captures, self._pinned(environment))
         for snapshot_id in sorted(expired_captures(points, self.records.now())):
             expire(self.records, snapshot_id)
 
-    def _pinned(self, environment: Environment, captures: Sequence[Snapshot]) -> set[str | None]:
-        """Heads, what has a label, what is being built on, and what operations restore."""
+    def _pinned(self, environment: Environment) -> set[str | None]:
+        """Heads, and what operations restore."""
         pods = [
             pod
             for pod in self.records.all_owned(Pod, environment.account_id)
@@ -57,6 +49,4 @@ class ThinOut:
             environment.head,
             *(pod.environment_head for pod in pods),
             *(operation.environment_snapshot_id for operation in operations),
-            *(one.id for one in captures if one.label is not None),
-            *(one.parent_id for one in captures if one.state in _UNFINISHED),
         }

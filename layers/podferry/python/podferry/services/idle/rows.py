@@ -66,7 +66,7 @@ def evidence_of(records: Records, place: Place, pulse: Pulse | None, *, is_busy:
     is_asked = place.pod.operation_id is not None or place.saving.asked_by is not None
     rents_gpu = machine.offer.gpu_count > 0
     return Evidence(
-        ready_at=machine.ready_at or machine.created_at,
+        ready_at=machine.serves_since,
         is_busy=is_busy or is_asked or _has_work(records, machine.id),
         heard_at=last_heard(machine, pulse),
         activity=None if pulse is None else pulse.activity,

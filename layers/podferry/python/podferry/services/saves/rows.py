@@ -32,17 +32,14 @@ class Place:
 
     @property
     def due_at(self) -> datetime:
-        return due_at(self.saving, self._ready_at, self._interval)
+        return due_at(self.saving, self.machine.serves_since, self._interval)
 
     @property
     def overdue_at(self) -> datetime:
         """The state that was restored at the start is as good as a save of that moment."""
-        good_at = max(self.volume.saved_at or self._ready_at, self._ready_at)
+        since = self.machine.serves_since
+        good_at = max(self.volume.saved_at or since, since)
         return overdue_at(self.saving, good_at, self._interval)
-
-    @property
-    def _ready_at(self) -> datetime:
-        return self.machine.ready_at or self.machine.created_at
 
     @property
     def _interval(self) -> timedelta:

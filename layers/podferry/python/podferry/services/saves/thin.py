@@ -1,6 +1,7 @@
 """Thin out the older saves of a volume; their objects are left to the garbage collector."""
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -8,7 +9,7 @@ from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod
 from podferry.domain.retention import Point, expired
 from podferry.domain.saving import SaveKind
-from podferry.domain.snapshot import Snapshot, SnapshotState
+from podferry.domain.snapshot import UNFINISHED, Snapshot, SnapshotState
 from podferry.domain.volume import Volume
 from podferry.ports.store import Change, Update
 from podferry.services.records import Records
@@ -29,13 +30,7 @@ class ThinSaves:
         if volume.thinned_at is not None and now - volume.thinned_at < EVERY:
             return 0
         saves = list(self.records.all_owned(Snapshot, volume.id, newest_first=True))
-        pinned = self._pinned(volume, saves)
-        points = [
-            Point(s.id, s.committed_at or s.created_at, is_pinned=s.id in pinned)
-            for s in saves
-            if s.state == SnapshotState.COMMITTED
-        ]
-        gone = sorted(expired(points, now))
+        gone = sorted(expired(points_of(saves, self._pinned(volume, saves)), now))
         for snapshot_id in gone[:MOST_AT_ONCE]:
             expire(self.records, snapshot_id)
         if len(gone) <= MOST_AT_ONCE:
@@ -43,18 +38,13 @@ class ThinSaves:
         return min(len(gone), MOST_AT_ONCE)
 
     def _pinned(self, volume: Volume, newest_first: Sequence[Snapshot]) -> set[str | None]:
-        """Heads, the newest stop, what has a label, what is being built on or restored."""
-        committed = [s for s in newest_first if s.state == SnapshotState.COMMITTED]
-        stops = [s.id for s in committed if s.save_kind == SaveKind.STOP]
-        unfinished = {SnapshotState.OPEN, SnapshotState.CAPTURED}
-        return {
-            volume.head,
-            volume.whole_head,
-            *stops[:1],
-            *(s.id for s in committed if s.label is not None),
-            *(s.parent_id for s in newest_first if s.state in unfinished),
-            self._restored(volume),
-        }
+        """Heads, the newest stop, and what is being restored."""
+        stops = [
+            save.id
+            for save in newest_first
+            if save.state == SnapshotState.COMMITTED and save.save_kind == SaveKind.STOP
+        ]
+        return {volume.head, volume.whole_head, *stops[:1], self._restored(volume)}
 
     def _restored(self, volume: Volume) -> str | None:
         """What the operation at work on the volume's pod restores or has captured."""
@@ -68,6 +58,20 @@ class ThinSaves:
     def _noted(self, volume_id: str) -> Sequence[Change]:
         volume = self.records.store.get(Volume, volume_id)
         return [Update(replace(volume, thinned_at=self.records.now()))]
+
+
+def points_of(snapshots: Sequence[Snapshot], pinned: AbstractSet[str | None]) -> list[Point]:
+    """The committed ones. What has a label and what is being built on is pinned as well."""
+    kept = pinned | {one.parent_id for one in snapshots if one.state in UNFINISHED}
+    return [
+        Point(
+            one.id,
+            one.committed_at or one.created_at,
+            is_pinned=one.label is not None or one.id in kept,
+        )
+        for one in snapshots
+        if one.state == SnapshotState.COMMITTED
+    ]
 
 
 def expire(records: Records, snapshot_id: str) -> None:
