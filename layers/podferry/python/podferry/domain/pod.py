@@ -90,7 +90,10 @@ class RecoveredFrom:
 
     @property
     def age_seconds(self) -> float | None:
-        """How much of the pod's work may be missing."""
+        """How much of the pod's work may be missing, up to the machine's last word.
+
+        What it did after that, for a heartbeat's interval at most while it was well, nobody knows.
+        """
         if self.saved_at is None:
             return None
         return max(0.0, (self.lost_at - self.saved_at).total_seconds())

@@ -35,6 +35,7 @@ from podferry.http.models.spec import (
 )
 from podferry.http.models.ssh import SshView
 from podferry.http.params import VOLUME_ID_PATTERN
+from podferry.services.agent.heartbeat import RESTING_HEARTBEAT_SECONDS
 from podferry.services.browse import RunningPart, WholePod
 from podferry.services.pods import NewPod, Unchanged
 
@@ -231,7 +232,9 @@ class RecoveredFromView(Output):
 
     snapshot_id: str | None = Field(description="`null` if it had never been saved.")
     age_seconds: float | None = Field(
-        description="Between that save and the last word of the machine: what may be missing."
+        description="Between that save and the last word of the machine: what may be missing, "
+        "together with what it did after that word. While it is well it speaks at least every "
+        f"{RESTING_HEARTBEAT_SECONDS:.0f} seconds."
     )
     lost_at: datetime = Field(description="When the machine was last heard from.")
     torn: tuple[str, ...] = Field(description="Files that may be half written in that save.")
