@@ -1,6 +1,10 @@
 """The routes of machines' agents."""
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 from aws_lambda_powertools.event_handler import Response
+from pydantic import BaseModel
 
 from podferry.domain.principal import PrincipalKind
 from podferry.http.agent.beat import HeartbeatBody, HeartbeatReply, SaveBody, SaveReply
@@ -25,6 +29,21 @@ from podferry.http.routing import Answer, ApiRouter
 
 routes = ApiRouter("agent")
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _post(
+    path: str, reply: type[BaseModel], told: str, refusals: tuple[int, ...] = (409,)
+) -> Callable[[F], F]:
+    """A route for a machine's token; 409 asks it to try again, because rows moved."""
+    return routes.operation(
+        "POST",
+        f"/agent/v1/{path}",
+        needs=PrincipalKind.MACHINE,
+        answers={200: Answer(reply, told)},
+        refusals=refusals,
+    )
+
 
 @routes.operation(
     "POST",
@@ -39,50 +58,26 @@ def register(call: CallNow, body: RegisterBody) -> Response[RegisterReply]:
     return found(RegisterReply.of(registration))
 
 
-@routes.operation(
-    "POST",
-    "/agent/v1/heartbeat",
-    needs=PrincipalKind.MACHINE,
-    answers={200: Answer(HeartbeatReply, "What to do next.")},
-    refusals=(409,),
-)
+@_post("heartbeat", HeartbeatReply, "What to do next.")
 def heartbeat(call: CallNow, body: HeartbeatBody) -> Response[HeartbeatReply]:
     """Report health and commands; get commands."""
     return found(HeartbeatReply.of(call.use.heartbeat.beat(call.principal, body.to_beat())))
 
 
-@routes.operation(
-    "POST",
-    "/agent/v1/snapshots",
-    needs=PrincipalKind.MACHINE,
-    answers={200: Answer(SaveReply, "The save to make, or when the next one is due.")},
-    refusals=(409,),
-)
+@_post("snapshots", SaveReply, "The save to make, or when the next one is due.")
 def ask_save(call: CallNow, body: SaveBody) -> Response[SaveReply]:  # noqa: ARG001 - no fields yet
     """Begin the save that is due; asking again while it is under way is the same save."""
     return found(SaveReply.of(call.use.ask_save.ask(call.principal)))
 
 
-@routes.operation(
-    "POST",
-    "/agent/v1/notice",
-    needs=PrincipalKind.MACHINE,
-    answers={200: Answer(NoticeReply, "The save to make.")},
-    refusals=(409,),
-)
+@_post("notice", NoticeReply, "The save to make.")
 def take_notice(call: CallNow, body: NoticeBody) -> Response[NoticeReply]:
     """Say that the machine will go; the same again is the same notice."""
     turn = call.use.take_notice.take(call.principal, body.to_announcement())
     return found(NoticeReply.of(turn))
 
 
-@routes.operation(
-    "POST",
-    "/agent/v1/uploads",
-    needs=PrincipalKind.MACHINE,
-    answers={200: Answer(UploadsReply, "Where to store them.")},
-    refusals=(409,),
-)
+@_post("uploads", UploadsReply, "Where to store them.")
 def sign_uploads(call: CallNow, body: UploadsBody) -> Response[UploadsReply]:
     """Ask for the right to store objects of one's own open snapshot."""
     wanted = body.to_objects()
@@ -94,13 +89,7 @@ def sign_uploads(call: CallNow, body: UploadsBody) -> Response[UploadsReply]:
     return found(UploadsReply(uploads=uploads))
 
 
-@routes.operation(
-    "POST",
-    "/agent/v1/downloads",
-    needs=PrincipalKind.MACHINE,
-    answers={200: Answer(DownloadsReply, "Where to read them.")},
-    refusals=(409,),
-)
+@_post("downloads", DownloadsReply, "Where to read them.")
 def sign_downloads(call: CallNow, body: DownloadsBody) -> Response[DownloadsReply]:
     """Ask for the right to read objects that a snapshot of one's own pod needs."""
     wanted = body.to_wanted()
@@ -112,13 +101,7 @@ def sign_downloads(call: CallNow, body: DownloadsBody) -> Response[DownloadsRepl
     return found(DownloadsReply(downloads=downloads))
 
 
-@routes.operation(
-    "POST",
-    "/agent/v1/commit",
-    needs=PrincipalKind.MACHINE,
-    answers={200: Answer(CommitReply, "Noted; it is verified before it counts.")},
-    refusals=(409,),
-)
+@_post("commit", CommitReply, "Noted; it is verified before it counts.")
 def commit_capture(call: CallNow, body: CommitBody) -> Response[CommitReply]:
     """Hand in a finished capture; that of a save again and again until it is verified."""
     root, summary = body.root.to_object(), body.summary.model_dump(mode="json")
@@ -126,37 +109,21 @@ def commit_capture(call: CallNow, body: CommitBody) -> Response[CommitReply]:
     return found(CommitReply(is_settled=is_settled))
 
 
-@routes.operation(
-    "POST",
-    "/agent/v1/host-key",
-    needs=PrincipalKind.MACHINE,
-    answers={200: Answer(HostKeyReply, "The pod's host key, if it has one.")},
-    refusals=(409,),
-)
+@_post("host-key", HostKeyReply, "The pod's host key, if it has one.")
 def keep_host_key(call: CallNow, body: HostKeyBody) -> Response[HostKeyReply]:
     """Ask for the pod's SSH host key, and offer one if it has none; the first offer is kept."""
     key = call.use.keep_host_key.keep(call.principal, body.private_key)
     return found(HostKeyReply(private_key=key))
 
 
-@routes.operation(
-    "POST",
-    "/agent/v1/ssh-keys",
-    needs=PrincipalKind.MACHINE,
-    answers={200: Answer(LoginKeysReply, "Who may log in.")},
-)
+@_post("ssh-keys", LoginKeysReply, "Who may log in.", refusals=())
 def list_logins(call: CallNow, body: LoginKeysBody) -> Response[LoginKeysReply]:  # noqa: ARG001 - no fields yet
     """Ask whose key opens the pod at this moment."""
     keys = call.use.list_logins.list(call.principal)
     return found(LoginKeysReply(authorized_keys=tuple(keys)))
 
 
-@routes.operation(
-    "POST",
-    "/agent/v1/output",
-    needs=PrincipalKind.MACHINE,
-    answers={200: Answer(Taken, "Stored.")},
-)
+@_post("output", Taken, "Stored.", refusals=())
 def append_output(call: CallNow, body: OutputBody) -> Response[Taken]:
     """Hand in what a command wrote; a chunk that comes twice is stored once."""
     chunks = [chunk.to_chunk() for chunk in body.chunks]
