@@ -15,7 +15,7 @@ from recovery_scenes import (
 from saving_scenes import running
 
 from podferry.domain.command import Command, CommandKind
-from podferry.domain.errors import EpochStaleError
+from podferry.domain.errors import EpochStaleError, NotGoneYetError, ProviderRefusedError
 from podferry.domain.ghost import Ghost
 from podferry.domain.machine import Machine, MachineState
 from podferry.domain.snapshot import Snapshot, SnapshotState, StoredObject
@@ -199,6 +199,30 @@ def test_a_ghost_that_does_not_go_is_asked_again_and_rings(world):
     world.watch(10)
     assert ghost.is_gone
     assert world.signals.counts["GhostFound"] >= 4
+
+
+@pytest.mark.parametrize("refusal", [NotGoneYetError("boots"), ProviderRefusedError("locked")])
+def test_case_p16_a_ghost_that_cannot_be_ended_does_not_keep_others_from_it(
+    world, monkeypatch, refusal
+):
+    running(world)
+    stuck, other = haunt(world), haunt(world, stamp="pf-0a0b0c0d-0000000000001")
+    give_up = world.alpha.give_up
+
+    def refuse(provider_id):
+        if provider_id == stuck.provider_id:
+            raise refusal
+        give_up(provider_id)
+
+    monkeypatch.setattr(world.alpha, "give_up", refuse)
+    world.watch(8)
+    assert other.is_gone
+    assert world.signals.counts["SweepFailed"] >= 1
+    assert [ghost.provider_id for ghost in ghosts(world)] == [stuck.provider_id]
+    monkeypatch.undo()
+    world.watch(5)
+    assert stuck.is_gone
+    assert ghosts(world) == []
 
 
 def test_what_its_provider_lists_and_calls_ended_is_no_ghost(world):

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from podferry.domain.entity import NO_ACCOUNT
-from podferry.domain.errors import PodferryError
+from podferry.domain.errors import NotGoneYetError, PodferryError, ProviderRefusedError
 from podferry.domain.ghost import OLD_ENOUGH, Ghost, ghost_id
 from podferry.domain.ids import is_stamp_of
 from podferry.domain.machine import Machine
@@ -70,7 +70,11 @@ class SweepGhosts:
         self.signals.count("GhostFound")
         evidence = {"provider": cloud.name, "provider_id": ghost.provider_id, "stamp": ghost.stamp}
         _LOGGER.warning("ghost given up", extra=evidence)
-        cloud.give_up(ghost.provider_id)
+        try:
+            cloud.give_up(ghost.provider_id)
+        except (NotGoneYetError, ProviderRefusedError):
+            # That one does not go, or not yet: it does not keep others from it.
+            self.signals.count("SweepFailed")
 
     def _noted(self, name: str, key_of: str | None, view: MachineView) -> Sequence[Change]:
         known = self.records.store.find(Ghost, ghost_id(name, view.provider_id))
