@@ -5,12 +5,18 @@ went since: another key may belong to somebody else's account at the provider, w
 it, and "not shown" would count as gone.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from podferry.domain.errors import ConflictError, KeyRefusedError, ProviderRefusedError
+from podferry.domain.errors import (
+    CloudError,
+    ConflictError,
+    KeyRefusedError,
+    ProviderRefusedError,
+)
 from podferry.domain.machine import Machine
+from podferry.domain.offer import Offer, Requirements
 from podferry.domain.pod import Pod
 from podferry.domain.provider_key import KeyState, OwnKey, own_key_id
 from podferry.ports.gpu_cloud import GpuCloud, GpuClouds
@@ -20,6 +26,17 @@ from podferry.ports.wrapped_cloud import WrappedCloud
 from podferry.services.records import Records
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What providers have to offer. One that does not answer does not hide the others' offers."""
+
+    offers: list[Offer]
+    failures: dict[str, CloudError]
+    """Of the providers that did not answer, by name."""
+    is_any: bool
+    """Whether at least one answered, or none was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +150,23 @@ class JudgedCloud(WrappedCloud):
         if self._own.state == KeyState.UNAUTHORISED and call_name != "create":
             self._note(self._own, None)
         return result
+
+
+def ask_each(
+    open_to: Mapping[str, OwnKey | None],
+    wanted: Requirements,
+    ask: Callable[[str, OwnKey | None], Iterable[Offer]],
+) -> Answers:
+    """Ask the providers of `open_to` that are wanted, each with its key."""
+    offers: list[Offer] = []
+    failures: dict[str, CloudError] = {}
+    asked = [name for name in open_to if not wanted.providers or name in wanted.providers]
+    for name in asked:
+        try:
+            offers += ask(name, open_to[name])
+        except CloudError as error:
+            failures[name] = error
+    return Answers(offers, failures, is_any=not asked or len(failures) < len(asked))
 
 
 def ref_of(own: OwnKey) -> KeyRef:

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import ClassVar
 
 from podferry.domain.entity import NO_ACCOUNT, Entity
-from podferry.domain.errors import CloudError, ConflictError
+from podferry.domain.errors import ConflictError
 from podferry.domain.experience import Outlook
 from podferry.domain.offer import Candidates, Offer, Requirements
 from podferry.domain.placement import choose
@@ -15,7 +15,7 @@ from podferry.domain.provider_key import OwnKey
 from podferry.ports.gpu_cloud import CloudTraits
 from podferry.ports.store import Create, Store, Update
 from podferry.ports.surroundings import Clock
-from podferry.services.clouds import Clouds
+from podferry.services.clouds import Clouds, ask_each
 from podferry.services.experience import Experiences
 
 FRESH = timedelta(seconds=30)
@@ -108,24 +108,16 @@ class Market:
         Raises:
             CloudError: no provider at all answered.
         """
-        offers: list[Offer] = []
-        silent: list[SilentProvider] = []
-        failure: CloudError | None = None
-        asked = {
-            name: own
-            for name, own in self.clouds.open_to(account_id).items()
-            if not wanted.providers or name in wanted.providers
-        }
-        for name, own in asked.items():
-            try:
-                offers += self._offers_of(name, own, wanted)
-            except CloudError as error:
-                failure = error
-                silent.append(SilentProvider(name, error.code, error.detail))
-        if failure is not None and len(silent) == len(asked):
-            raise failure
+        answers = ask_each(
+            self.clouds.open_to(account_id),
+            wanted,
+            lambda name, own: self._offers_of(name, own, wanted),
+        )
+        if not answers.is_any:
+            raise list(answers.failures.values())[-1]
+        silent = [SilentProvider(n, e.code, e.detail) for n, e in answers.failures.items()]
         outlook = self.experiences.outlook(planned_hours * 3600)
-        found = choose(offers, wanted, (), self.clock.now(), outlook)
+        found = choose(answers.offers, wanted, (), self.clock.now(), outlook)
         ordered = replace(found, offers=_sorted(found.offers, sort))
         return Listing(ordered, tuple(silent), outlook)
 

@@ -5,18 +5,18 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from podferry.domain.errors import BootFailedError, CloudError, NoCapacityError
+from podferry.domain.errors import BootFailedError, NoCapacityError
 from podferry.domain.floor import MadeOn, made_on, with_floor
 from podferry.domain.ids import STAMP_BITS, new_stamp
 from podferry.domain.machine import FINAL_STATES, Machine, MachineState
-from podferry.domain.offer import Candidates, NearMiss, Offer, Requirements
+from podferry.domain.offer import Candidates, NearMiss, Requirements
 from podferry.domain.operation import Operation, WaitingFor
 from podferry.domain.placement import choose
 from podferry.domain.pod import Pod, PodState
 from podferry.domain.snapshot import Snapshot
 from podferry.domain.volume import Lease, Volume
 from podferry.ports.store import Change, Create, Update
-from podferry.services.clouds import Clouds
+from podferry.services.clouds import Clouds, ask_each
 from podferry.services.experience import Experiences
 from podferry.services.operations import Operations
 from podferry.services.records import Records
@@ -40,20 +40,16 @@ class ListCandidates:
         What the pod's environment needs of a machine is added to `wanted`.
         """
         wanted = with_floor(wanted, origin_of(self.records, pod))
-        offers: list[Offer] = []
-        silent: dict[str, str] = {}
         open_to = self.clouds.open_to(pod.account_id)
-        for name, own in open_to.items():
-            if wanted.providers and name not in wanted.providers:
-                continue
-            try:
-                offers += self.clouds.with_key(name, own).list_offers(wanted)
-            except CloudError as error:
-                silent[name] = error.detail
+        answers = ask_each(
+            open_to, wanted, lambda name, own: self.clouds.with_key(name, own).list_offers(wanted)
+        )
+        silent = {name: error.detail for name, error in answers.failures.items()}
         unknown = set(wanted.providers) - open_to.keys()
         silent |= dict.fromkeys(unknown, "neither the account nor this deployment has a key for it")
         outlook = Experiences(self.records).outlook()
-        return choose(offers, wanted, pod.failed_hosts, self.records.now(), outlook), silent
+        now = self.records.now()
+        return choose(answers.offers, wanted, pod.failed_hosts, now, outlook), silent
 
 
 @dataclass(frozen=True, slots=True)
