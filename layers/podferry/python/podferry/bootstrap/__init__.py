@@ -226,7 +226,7 @@ class Application(Foundation):
 
     @cached_property
     def finish_start(self) -> FinishStart:
-        return FinishStart(self.records, self.operations)
+        return FinishStart(self.records, self.operations, self.experiences)
 
     @cached_property
     def return_machine(self) -> ReturnMachine:
@@ -334,7 +334,9 @@ class Application(Foundation):
     @cached_property
     def sweep(self) -> Sweep:
         signals, clouds = self.ports.signals, self.clouds
-        seal = SealLoss(self.records, self.operations, self.end_save, self.give_up)
+        seal = SealLoss(
+            self.records, self.operations, self.end_save, self.give_up, self.experiences
+        )
         deployment = self.ports.deployment_id
         return Sweep(
             StopIdle(self.records, self.stop_pod, signals),

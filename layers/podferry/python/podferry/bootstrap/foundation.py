@@ -47,11 +47,11 @@ class Foundation:
 
     @cached_property
     def candidates(self) -> ListCandidates:
-        return ListCandidates(self.records, self.clouds)
+        return ListCandidates(self.records, self.clouds, self.experiences)
 
     @cached_property
     def give_up(self) -> GiveUp:
-        return GiveUp(self.records, self.clouds, self.ports.signals)
+        return GiveUp(self.records, self.clouds, self.ports.signals, self.experiences)
 
     @cached_property
     def begin_save(self) -> BeginSave:

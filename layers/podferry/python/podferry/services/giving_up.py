@@ -50,6 +50,7 @@ class GiveUp:
     records: Records
     clouds: Clouds
     signals: Signals
+    experiences: Experiences
 
     def ask(self, machine_id: str) -> dict[str, Any]:
         """Ask the provider to end the machine; safe to repeat.
@@ -77,7 +78,7 @@ class GiveUp:
         word, away = self._asked(machine)
         if word == Proof.GONE:
             self._released(machine)
-            Experiences(self.records).ended(self.records.store.get(Machine, machine_id))
+            self.experiences.ended(self.records.store.get(Machine, machine_id))
             return {"is_gone": True}
         asked = machine.give_up_at or machine.created_at
         if self.records.now() - asked > STUCK_AFTER:

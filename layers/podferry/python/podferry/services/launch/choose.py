@@ -33,6 +33,7 @@ class ListCandidates:
 
     records: Records
     clouds: Clouds
+    experiences: Experiences
 
     def run(self, pod: Pod, wanted: Requirements) -> tuple[Candidates, dict[str, str]]:
         """Candidates, and for each provider that did not answer why.
@@ -47,7 +48,7 @@ class ListCandidates:
         silent = {name: error.detail for name, error in answers.failures.items()}
         unknown = set(wanted.providers) - open_to.keys()
         silent |= dict.fromkeys(unknown, "neither the account nor this deployment has a key for it")
-        outlook = Experiences(self.records).outlook()
+        outlook = self.experiences.outlook()
         now = self.records.now()
         return choose(answers.offers, wanted, pod.failed_hosts, now, outlook), silent
 

@@ -22,6 +22,7 @@ class FinishStart:
 
     records: Records
     operations: Operations
+    experiences: Experiences
 
     def run(self, operation_id: str) -> dict[str, Any]:
         """Raises: OperationCancelledError, ConflictError (run it again)."""
@@ -29,7 +30,7 @@ class FinishStart:
         if operation.state != OperationState.SUCCEEDED:
             self.records.apply(lambda: self._plan(operation_id))
             ready = self.records.store.get(Machine, operation.machine_id or "")
-            Experiences(self.records).started(ready)
+            self.experiences.started(ready)
         self.operations.answer_waiter(operation_id)
         return {}
 

@@ -53,6 +53,7 @@ class SealLoss:
     operations: Operations
     saves: EndSave
     give_up: GiveUp
+    experiences: Experiences
 
     def run(self, pod_id: str, evidence: Evidence) -> Operation | None:
         """The recovery; `None` if the machine spoke meanwhile or something else is at work.
@@ -67,7 +68,7 @@ class SealLoss:
         if operation is None:
             return None
         lost = self.records.store.get(Machine, evidence.machine_id)
-        Experiences(self.records).lost(lost)
+        self.experiences.lost(lost)
         if operation.is_active:
             self.operations.launch_execution(operation)
         # Also a machine that is proven gone: should its provider have erred, it costs money.
