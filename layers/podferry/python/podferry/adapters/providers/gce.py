@@ -21,10 +21,9 @@ from podferry.adapters.providers.gce_refusals import refusal_of
 from podferry.adapters.providers.gce_view import STAMP_LABEL, Instance, Operation, view_of
 from podferry.adapters.providers.units import microusd
 from podferry.adapters.providers.vm_launch import MAX_BOOTSTRAP
-from podferry.adapters.providers.wire import ProviderHTTP, WireModel
+from podferry.adapters.providers.wire import ProviderHTTP, WireModel, pages
 from podferry.domain.errors import (
     NotGoneYetError,
-    OutcomeUnknownError,
     ProviderBusyError,
     ProviderRefusedError,
 )
@@ -180,10 +179,7 @@ class GceCloud:
 
     def _operation(self, zone: str, answer: httpx.Response) -> Operation:
         """The operation as it is a moment later: refusals are often there at once."""
-        try:
-            begun = Operation.model_validate_json(answer.content)
-        except ValueError as error:
-            raise OutcomeUnknownError("gce took the launch but named no operation") from error
+        begun = self._http.read_made(answer, Operation)
         if begun.status == "DONE":
             return begun
         try:
@@ -231,23 +227,20 @@ class GceCloud:
 
     def _scopes(self, resource: str, condition: str) -> Iterator[_Scope]:
         """All pages of an aggregated list; one that leaves out a zone is no list at all."""
-        params = {"filter": condition, "maxResults": _PAGE_SIZE}
-        seen: set[str] = set()
-        while True:
+
+        def ask(token: str | None) -> _AggregatedPage:
+            params = {"filter": condition, "maxResults": _PAGE_SIZE}
+            params |= {"pageToken": token} if token else {}
             path = f"{self._project}/aggregated/{resource}"
             answer = self._http.send("GET", path, params=params, own=_OWN)
             self._check(answer)
-            page = self._http.read(answer, _AggregatedPage)
+            return self._http.read(answer, _AggregatedPage)
+
+        for page in pages(self.name, ask, lambda page: page.next_page_token):
             warnings = [page.warning, *(scope.warning for scope in page.items.values())]
             if any(warning and warning.code == "UNREACHABLE" for warning in warnings):
                 raise ProviderBusyError("gce cannot reach a zone; the list is not complete")
             yield from page.items.values()
-            if not page.next_page_token:
-                return
-            if page.next_page_token in seen:
-                raise ProviderBusyError("gce repeats a page; the list cannot be completed")
-            seen.add(page.next_page_token)
-            params["pageToken"] = page.next_page_token
 
 
 def _provider_id(zone: str, name: str) -> str:

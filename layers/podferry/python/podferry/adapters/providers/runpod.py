@@ -23,7 +23,7 @@ from podferry.adapters.providers.runpod_offers import (
     offers_of,
 )
 from podferry.adapters.providers.runpod_view import Pod, PodPage, view_of
-from podferry.adapters.providers.wire import ProviderHTTP, kind_of, parsed
+from podferry.adapters.providers.wire import ProviderHTTP, kind_of, pages, parsed
 from podferry.domain.errors import (
     CloudError,
     NotGoneYetError,
@@ -162,20 +162,14 @@ class RunpodCloud:
                 yield from offers_of(gpu, cloud, wanted)
 
     def _pages(self) -> Iterator[Pod]:
-        params = {"limit": str(_PAGE_SIZE)}
-        seen: set[str] = set()
-        while True:
+        def ask(cursor: str | None) -> PodPage:
+            params = {"limit": str(_PAGE_SIZE)} | ({"cursor": cursor} if cursor else {})
             answer = self._http.send("GET", "/v2/pods", params=params)
             self._check(answer)
-            page = self._http.read(answer, PodPage)
+            return self._http.read(answer, PodPage)
+
+        for page in pages(self.name, ask, _next_cursor):
             yield from page.pods
-            if not page.pagination.has_next_page:
-                return
-            cursor = page.pagination.next_cursor
-            if not cursor or cursor in seen:
-                raise ProviderBusyError("runpod's list of pods has no next page to go on with")
-            seen.add(cursor)
-            params["cursor"] = cursor
 
     def _check(self, answer: httpx.Response) -> None:
         """Raise unless the answer is a success."""
@@ -197,6 +191,14 @@ class RunpodCloud:
 def _host(base_url: str) -> str:
     """Without `/v2`, which the documentation counts among the address and among the paths."""
     return base_url.rstrip("/").removesuffix("/v2")
+
+
+def _next_cursor(page: PodPage) -> str | None:
+    if not page.pagination.has_next_page:
+        return None
+    if not page.pagination.next_cursor:
+        raise ProviderBusyError("runpod's list of pods has no next page to go on with")
+    return page.pagination.next_cursor
 
 
 def _pod_path(provider_id: str) -> str:

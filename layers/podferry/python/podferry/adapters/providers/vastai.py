@@ -24,6 +24,7 @@ from podferry.adapters.providers.wire import (
     ProviderHTTP,
     WireModel,
     kind_of,
+    pages,
     parsed,
     retry_after_seconds,
 )
@@ -194,19 +195,15 @@ class VastCloud:
             self._check(answer)
 
     def _pages(self, filters: dict[str, Any]) -> Iterator[Instance]:
-        params = {"limit": str(_PAGE_SIZE), "select_filters": json.dumps(filters)}
-        seen: set[str] = set()
-        while True:
+        def ask(token: str | None) -> _InstancePage:
+            params = {"limit": str(_PAGE_SIZE), "select_filters": json.dumps(filters)}
+            params |= {"after_token": token} if token else {}
             answer = self._http.send("GET", "/api/v1/instances/", params=params)
             self._check(answer)
-            page = self._http.read(answer, _InstancePage)
+            return self._http.read(answer, _InstancePage)
+
+        for page in pages(self.name, ask, lambda page: page.next_token):
             yield from page.instances
-            if not page.next_token:
-                return
-            if page.next_token in seen:
-                raise ProviderBusyError("vastai repeats a page; the list cannot be completed")
-            seen.add(page.next_token)
-            params["after_token"] = page.next_token
 
     def _check(self, answer: httpx.Response) -> None:
         """Raise unless the answer is a success; an error may come with any status."""

@@ -245,6 +245,27 @@ def parsed(answer: httpx.Response, model: type[M]) -> M | None:
         return None
 
 
+def pages(
+    provider: str, ask: Callable[[str | None], M], next_of: Callable[[M], str | None]
+) -> Iterator[M]:
+    """All pages of a list: `ask` gets the token of one, `None` for the first.
+
+    Raises:
+        ProviderBusyError: a page comes twice, so the list cannot be called complete.
+    """
+    token: str | None = None
+    seen: set[str] = set()
+    while True:
+        page = ask(token)
+        yield page
+        token = next_of(page)
+        if not token:
+            return
+        if token in seen:
+            raise ProviderBusyError(f"{provider} repeats a page; the list cannot be completed")
+        seen.add(token)
+
+
 def kind_of(
     words: str, refusals: Iterable[tuple[str, type[CloudError]]]
 ) -> type[CloudError] | None:
