@@ -2,17 +2,18 @@
 
 import copy
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import pytest
 
 from podferry.adapters.providers.registry import ProviderAdapter
 from podferry.domain import errors
-from podferry.domain.offer import BillingRule, Kind, Market, Offer
+from podferry.domain.offer import BillingRule, Kind, Market, Offer, Requirements
 from podferry.ports.gpu_cloud import LaunchRequest
 
 STAMP = "pf-0a1b2c3d-0123456789abc"
@@ -20,6 +21,7 @@ KEY = "canary-provider-key-0123"
 BASE_URL = "https://provider.test"
 
 Answer = httpx.Response | Exception
+Cloud = TypeVar("Cloud", bound=ProviderAdapter)
 
 
 def bodies(provider: str) -> dict[str, Any]:
@@ -62,6 +64,12 @@ class Script:
         return given
 
 
+def scripted(kind: Callable[..., Cloud], *answers: Answer) -> tuple[Cloud, Script]:
+    """An adapter whose provider answers in this order."""
+    script = Script(answers)
+    return kind(KEY, BASE_URL, script.client), script
+
+
 def an_offer(provider: str, reference: dict[str, Any], **values: Any) -> Offer:
     offer = Offer(
         provider=provider,
@@ -102,3 +110,35 @@ def check_refused_unsent(
     with pytest.raises(errors.ProviderRefusedError, match=says):
         cloud.create(launch)
     assert script.requests == []
+
+
+def check_raises_exactly(error: type[Exception], call: Callable[[], object]) -> None:
+    """An error of a class below `error` says something else, and is not taken for it."""
+    with pytest.raises(errors.CloudError) as raised:
+        call()
+    assert type(raised.value) is error
+
+
+def check_create_fails(
+    cloud: ProviderAdapter, script: Script, offer: Offer, error: type[Exception]
+) -> None:
+    """A create ends in this error, and is never sent twice."""
+    check_raises_exactly(error, lambda: cloud.create(a_launch(offer)))
+    assert len(script.requests) == 1
+
+
+def check_safe_calls_fail(
+    a_cloud: Callable[[Answer], tuple[ProviderAdapter, Script]],
+    given: Answer,
+    provider_id: str,
+    error: type[Exception],
+) -> None:
+    """Every call that only looks ends in this error when its provider answers like this."""
+    calls: tuple[Callable[[ProviderAdapter], object], ...] = (
+        lambda cloud: cloud.list_offers(Requirements()),
+        lambda cloud: cloud.find(STAMP),
+        lambda cloud: cloud.get(provider_id),
+    )
+    for call in calls:
+        cloud, _ = a_cloud(given)
+        check_raises_exactly(error, partial(call, cloud))

@@ -2,13 +2,13 @@
 
 import logging
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
 from podferry.adapters.providers.fluence import FluenceCloud
-from podferry.adapters.providers.registry import ProviderAdapter
 from podferry.domain import errors
 from podferry.domain.machine import PublicPort
 from podferry.domain.offer import BillingRule, Kind, Market, Offer, Requirements
@@ -18,24 +18,22 @@ from tests.unit.providers.support import (
     KEY,
     STAMP,
     Answer,
-    Script,
     a_launch,
     an_offer,
     answer,
     bodies,
     changed,
+    check_create_fails,
     check_refused_unsent,
+    check_safe_calls_fail,
+    scripted,
 )
 
 BODIES = bodies("fluence")
 ID = "c0ffee00-0000-4000-8000-000000000001"
 PLAN = "5b1f6b0e-1111-4c0e-9a55-0a0a0a0a0a01"
 OFFER = an_offer("fluence", {"plan_id": PLAN, "country": "US"})
-
-
-def a_cloud(*answers: Answer) -> tuple[ProviderAdapter, Script]:
-    script = Script(answers)
-    return FluenceCloud(KEY, BASE_URL, script.client), script
+a_cloud = partial(scripted, FluenceCloud)
 
 
 def test_a_plan_becomes_one_offer_for_each_country() -> None:
@@ -261,13 +259,7 @@ def test_a_launch_beyond_a_limit_is_refused_before_anything_is_sent(
 def test_a_create_that_fails_says_whether_something_was_made(
     given: Answer, error: type[Exception]
 ) -> None:
-    cloud, script = a_cloud(given)
-
-    with pytest.raises(errors.CloudError) as raised:
-        cloud.create(a_launch(OFFER))
-
-    assert type(raised.value) is error
-    assert len(script.requests) == 1
+    check_create_fails(*a_cloud(given), OFFER, error)
 
 
 def test_an_unknown_refusal_is_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
@@ -340,16 +332,7 @@ def test_a_container_that_cannot_be_ended_yet_says_so(example: str) -> None:
     ],
 )
 def test_safe_calls_tell_busy_from_refused(given: Answer, error: type[Exception]) -> None:
-    calls: list[Any] = [
-        lambda cloud: cloud.list_offers(Requirements()),
-        lambda cloud: cloud.find(STAMP),
-        lambda cloud: cloud.get(ID),
-    ]
-    for call in calls:
-        cloud, _ = a_cloud(given)
-        with pytest.raises(errors.CloudError) as raised:
-            call(cloud)
-        assert type(raised.value) is error
+    check_safe_calls_fail(a_cloud, given, ID, error)
 
 
 def test_ids_cannot_leave_their_path() -> None:

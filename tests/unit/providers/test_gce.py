@@ -29,6 +29,7 @@ from tests.unit.providers.support import (
     answer,
     bodies,
     changed,
+    check_create_fails,
     check_refused_unsent,
 )
 
@@ -238,13 +239,7 @@ def google_error(status: int, reason: str) -> httpx.Response:
 def test_case_p1_every_answer_to_a_create_says_whether_a_machine_may_exist(
     given: Answer, error: type[errors.CloudError]
 ) -> None:
-    cloud, script = a_cloud(given)
-
-    with pytest.raises(errors.CloudError) as raised:
-        cloud.create(a_launch(OFFER))
-
-    assert type(raised.value) is error
-    assert len(script.requests) == 1
+    check_create_fails(*a_cloud(given), OFFER, error)
 
 
 @pytest.mark.parametrize(

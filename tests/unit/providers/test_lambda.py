@@ -1,12 +1,12 @@
 """Lambda's documented bodies, each through the adapter."""
 
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
 from podferry.adapters.providers.lambda_cloud import LambdaCloud
-from podferry.adapters.providers.registry import ProviderAdapter
 from podferry.adapters.providers.vm_launch import user_data
 from podferry.domain import errors
 from podferry.domain.machine import PublicPort
@@ -22,18 +22,17 @@ from tests.unit.providers.support import (
     an_offer,
     answer,
     bodies,
+    check_create_fails,
     check_refused_unsent,
+    check_safe_calls_fail,
+    scripted,
 )
 
 BODIES = bodies("lambda")
 ID = "0920582c7ff041399e34823a0be62549"
 OFFER = an_offer("lambda", {"instance_type": "gpu_1x_h100_pcie", "region": "us-west-3"})
 PAGE = "<html>gateway</html>"
-
-
-def a_cloud(*answers: Answer) -> tuple[ProviderAdapter, Script]:
-    script = Script(answers)
-    return LambdaCloud(KEY, BASE_URL, script.client), script
+a_cloud = partial(scripted, LambdaCloud)
 
 
 def refused(status: int, code: str, message: str = "no") -> httpx.Response:
@@ -190,16 +189,7 @@ def test_a_list_that_cannot_be_read_is_not_taken_for_an_empty_one(body: Any) -> 
     ],
 )
 def test_safe_calls_tell_busy_from_refused(given: Answer, error: type[Exception]) -> None:
-    calls: list[Any] = [
-        lambda cloud: cloud.list_offers(Requirements()),
-        lambda cloud: cloud.find(STAMP),
-        lambda cloud: cloud.get(ID),
-    ]
-    for call in calls:
-        cloud, _ = a_cloud(given)
-        with pytest.raises(errors.CloudError) as raised:
-            call(cloud)
-        assert type(raised.value) is error
+    check_safe_calls_fail(a_cloud, given, ID, error)
 
 
 # Creating
@@ -261,13 +251,7 @@ def test_a_launch_beyond_a_limit_is_refused_before_anything_is_sent(
 def test_case_p1_a_create_that_fails_says_whether_something_was_made(
     given: Answer, error: type[Exception]
 ) -> None:
-    cloud, script = a_cloud(given)
-
-    with pytest.raises(errors.CloudError) as raised:
-        cloud.create(a_launch(OFFER))
-
-    assert type(raised.value) is error
-    assert len(script.requests) == 1
+    check_create_fails(*a_cloud(given), OFFER, error)
 
 
 def test_after_a_launch_that_came_too_soon_the_next_one_waits_for_its_interval() -> None:

@@ -1,12 +1,12 @@
 """RunPod's documented bodies, each through the adapter."""
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
-from podferry.adapters.providers.registry import ProviderAdapter
 from podferry.adapters.providers.runpod import RunpodCloud
 from podferry.domain import errors
 from podferry.domain.machine import PublicPort
@@ -21,6 +21,9 @@ from tests.unit.providers.support import (
     answer,
     bodies,
     changed,
+    check_raises_exactly,
+    check_safe_calls_fail,
+    scripted,
 )
 
 BODIES = bodies("runpod")
@@ -28,11 +31,7 @@ ID = "k3x9p0ab12cd"
 CATALOGS = (BODIES["catalog_secure"], BODIES["catalog_community"])
 NOTHING = {"gpus": []}
 PAGE = "<html><body>502 Bad Gateway</body></html>"
-
-
-def a_cloud(*answers: Answer) -> tuple[ProviderAdapter, Script]:
-    script = Script(answers)
-    return RunpodCloud(KEY, BASE_URL, script.client), script
+a_cloud = partial(scripted, RunpodCloud)
 
 
 def offers_for(wanted: Requirements, *catalogs: dict[str, Any]) -> list[Offer]:
@@ -305,10 +304,7 @@ def test_giving_up_what_is_not_there_is_success() -> None:
 def test_giving_up_that_fails_says_how(given: Answer, error: type[Exception]) -> None:
     cloud, _ = a_cloud(given)
 
-    with pytest.raises(errors.CloudError) as raised:
-        cloud.give_up(ID)
-
-    assert type(raised.value) is error
+    check_raises_exactly(error, lambda: cloud.give_up(ID))
 
 
 @pytest.mark.parametrize(
@@ -323,16 +319,7 @@ def test_giving_up_that_fails_says_how(given: Answer, error: type[Exception]) ->
     ],
 )
 def test_safe_calls_tell_busy_from_refused(given: Answer, error: type[Exception]) -> None:
-    calls: list[Any] = [
-        lambda cloud: cloud.list_offers(Requirements()),
-        lambda cloud: cloud.find(STAMP),
-        lambda cloud: cloud.get(ID),
-    ]
-    for call in calls:
-        cloud, _ = a_cloud(given)
-        with pytest.raises(errors.CloudError) as raised:
-            call(cloud)
-        assert type(raised.value) is error
+    check_safe_calls_fail(a_cloud, given, ID, error)
 
 
 def test_a_rate_limit_says_when_to_come_back() -> None:

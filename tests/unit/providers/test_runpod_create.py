@@ -1,24 +1,24 @@
 """Creating a pod at RunPod: what is sent, and what each answer proves."""
 
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
-from podferry.adapters.providers.registry import ProviderAdapter
 from podferry.adapters.providers.runpod import RunpodCloud
 from podferry.domain import errors
 from tests.unit.providers.support import (
-    BASE_URL,
     KEY,
     STAMP,
     Answer,
-    Script,
     a_launch,
     an_offer,
     answer,
     bodies,
+    check_create_fails,
     check_refused_unsent,
+    scripted,
 )
 
 BODIES = bodies("runpod")
@@ -32,11 +32,7 @@ REFERENCE = {
     "min_vcpus_per_gpu": 4,
 }
 OFFER = an_offer("runpod", REFERENCE)
-
-
-def a_cloud(*answers: Answer) -> tuple[ProviderAdapter, Script]:
-    script = Script(answers)
-    return RunpodCloud(KEY, BASE_URL, script.client), script
+a_cloud = partial(scripted, RunpodCloud)
 
 
 def refused(status: int, detail: str) -> httpx.Response:
@@ -131,13 +127,7 @@ def test_a_launch_beyond_a_limit_is_refused_before_anything_is_sent(
 def test_case_p1_a_create_that_fails_says_whether_something_was_made(
     given: Answer, error: type[Exception]
 ) -> None:
-    cloud, script = a_cloud(given)
-
-    with pytest.raises(errors.CloudError) as raised:
-        cloud.create(a_launch(OFFER))
-
-    assert type(raised.value) is error
-    assert len(script.requests) == 1
+    check_create_fails(*a_cloud(given), OFFER, error)
 
 
 def test_a_refused_body_is_told_by_the_field(caplog: pytest.LogCaptureFixture) -> None:

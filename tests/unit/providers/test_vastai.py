@@ -2,35 +2,32 @@
 
 import json
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
-from podferry.adapters.providers.registry import ProviderAdapter
 from podferry.adapters.providers.vastai import VastCloud
 from podferry.domain import errors
 from podferry.domain.machine import PublicPort
 from podferry.domain.offer import BillingRule, Kind, Market, Offer, Requirements
 from podferry.ports.gpu_cloud import ViewState
 from tests.unit.providers.support import (
-    BASE_URL,
     KEY,
     STAMP,
     Answer,
-    Script,
     answer,
     bodies,
     changed,
+    check_raises_exactly,
+    check_safe_calls_fail,
+    scripted,
 )
 
 BODIES = bodies("vastai")
 ID = "27182818"
-
-
-def a_cloud(*answers: Answer) -> tuple[ProviderAdapter, Script]:
-    script = Script(answers)
-    return VastCloud(KEY, BASE_URL, script.client), script
+a_cloud = partial(scripted, VastCloud)
 
 
 def an_instance(example: str = "running", **values: Any) -> dict[str, Any]:
@@ -257,10 +254,7 @@ def test_giving_up_is_success_if_it_was_taken_or_there_is_nothing(given: Answer)
 def test_giving_up_that_was_not_taken_is_an_error(given: Answer, error: type[Exception]) -> None:
     cloud, _ = a_cloud(given)
 
-    with pytest.raises(errors.CloudError) as raised:
-        cloud.give_up(ID)
-
-    assert type(raised.value) is error
+    check_raises_exactly(error, lambda: cloud.give_up(ID))
 
 
 @pytest.mark.parametrize(
@@ -275,16 +269,7 @@ def test_giving_up_that_was_not_taken_is_an_error(given: Answer, error: type[Exc
     ],
 )
 def test_safe_calls_tell_busy_from_refused(given: Answer, error: type[Exception]) -> None:
-    calls: list[Any] = [
-        lambda cloud: cloud.list_offers(Requirements()),
-        lambda cloud: cloud.find(STAMP),
-        lambda cloud: cloud.get(ID),
-    ]
-    for call in calls:
-        cloud, _ = a_cloud(given)
-        with pytest.raises(errors.CloudError) as raised:
-            call(cloud)
-        assert type(raised.value) is error
+    check_safe_calls_fail(a_cloud, given, ID, error)
 
 
 def test_an_id_of_another_provider_is_refused() -> None:

@@ -1,36 +1,31 @@
 """Creating a machine at Vast.ai: what is sent, and what each answer proves."""
 
 import subprocess
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
-from podferry.adapters.providers.registry import ProviderAdapter
 from podferry.adapters.providers.vastai import VastCloud
 from podferry.domain import errors
 from tests.unit.providers.support import (
-    BASE_URL,
-    KEY,
     STAMP,
     Answer,
-    Script,
     a_launch,
     an_offer,
     answer,
     bodies,
+    check_create_fails,
     check_refused_unsent,
+    scripted,
 )
 
 BODIES = bodies("vastai")
 ID = "27182818"
 OFFER = an_offer("vastai", {"ask_id": "31415926"})
 LONG_URL = "https://bucket.s3.eu-central-1.amazonaws.com/agent.tar.gz?X-Amz-Token=" + "a'b" * 100
-
-
-def a_cloud(*answers: Answer) -> tuple[ProviderAdapter, Script]:
-    script = Script(answers)
-    return VastCloud(KEY, BASE_URL, script.client), script
+a_cloud = partial(scripted, VastCloud)
 
 
 def test_create_sends_what_the_documentation_asks_for() -> None:
@@ -124,13 +119,7 @@ def test_a_launch_beyond_a_limit_is_refused_before_anything_is_sent(
 def test_a_create_that_fails_says_whether_something_was_made(
     given: Answer, error: type[Exception]
 ) -> None:
-    cloud, script = a_cloud(given)
-
-    with pytest.raises(errors.CloudError) as raised:
-        cloud.create(a_launch(OFFER))
-
-    assert type(raised.value) is error
-    assert len(script.requests) == 1
+    check_create_fails(*a_cloud(given), OFFER, error)
 
 
 def test_a_create_that_came_too_early_waits_out_the_penalty() -> None:
