@@ -15,14 +15,13 @@ import threading
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Protocol
 
 from local.boxes.base import BaseBuildError, ensure_base
 from local.boxes.ladder import NoIsolationError, find_isolation
 from local.providers.catalog import PriceFileError
 from local.providers.fleet import BoxHost
 from local.providers.registry import SIMULATORS
-from local.providers.simulator import Simulator
+from local.providers.simulator import Setup, Simulator
 from local.providers.store import DataDirectoryBusyError
 from local.providers.web import Server
 
@@ -56,22 +55,23 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-class _SimulatorClass(Protocol):
-    def __call__(
-        self, data: Path, host: BoxHost, key: str, boot_seconds: float, price_file: Path | None
-    ) -> Simulator: ...
-
-
 def _make(options: argparse.Namespace) -> Simulator:
     path, _ = SIMULATORS[options.provider]
     module, _, name = path.partition(":")
-    kind: _SimulatorClass = getattr(import_module(module), name)
+    kind: type[Simulator] = getattr(import_module(module), name)
     data = options.data.resolve()
     base = ensure_base((options.base_cache or data).resolve())
     ladder = find_isolation(base, allow_no_isolation=options.allow_no_isolation)
     sys.stderr.write(ladder.describe() + "\n")
-    host = BoxHost(base, ladder.isolation, data / "boxes")
-    return kind(data, host, options.key, options.boot_seconds, options.price_file)
+    return kind(
+        Setup(
+            data=data,
+            host=BoxHost(base, ladder.isolation, data / "boxes"),
+            key=options.key,
+            boot_seconds=options.boot_seconds,
+            price_file=options.price_file,
+        )
+    )
 
 
 def _announce(provider: str, url: str, api_key: str) -> None:

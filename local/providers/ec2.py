@@ -12,7 +12,6 @@ import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, ClassVar
 
 from local.providers.billing import PerSecondWhole, with_disk_and_address
@@ -26,10 +25,9 @@ from local.providers.ec2_view import (
     spot_prices,
 )
 from local.providers.ec2_wire import Ec2Call, Ec2Error, Ec2Wire, error_response, signer_of
-from local.providers.fleet import BoxHost
 from local.providers.instance import Instance, Phase
 from local.providers.machine_types import EC2_TYPES, MachineType
-from local.providers.simulator import Simulator
+from local.providers.simulator import Setup, Simulator
 from local.providers.web import Handler, Request, Response, json_response
 
 REGION = "us-east-1"
@@ -47,6 +45,7 @@ class Ec2Simulator(Simulator):
     """Speaks https://ec2.us-east-1.amazonaws.com, and GetProducts of the price list."""
 
     name: ClassVar[str] = "ec2"
+    billing: ClassVar[PerSecondWhole] = PerSecondWhole(60)
     shows_stock: ClassVar[bool] = False
     unsupported_faults: ClassVar[frozenset[str]] = frozenset(
         # An instance shows no price.
@@ -62,28 +61,16 @@ class Ec2Simulator(Simulator):
         }
     )
 
-    def __init__(
-        self,
-        data: Path,
-        host: BoxHost,
-        key: str,
-        boot_seconds: float = 0.3,
-        price_file: Path | None = None,
-    ) -> None:
-        self._types = {each.name: each for each in with_price_file(EC2_TYPES, price_file)}
+    def __init__(self, setup: Setup) -> None:
+        self._types = {each.name: each for each in with_price_file(EC2_TYPES, setup.price_file)}
         self._wire = Ec2Wire()
-        self._billing = PerSecondWhole(60)
         self._actions: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "DescribeInstanceTypes": self._describe_types,
             "DescribeInstanceTypeOfferings": self._describe_offerings,
             "DescribeSpotPriceHistory": self._describe_spot_prices,
             "DescribeInstances": self._describe,
         }
-        super().__init__(data, host, key, boot_seconds)
-
-    @property
-    def billing(self) -> PerSecondWhole:
-        return self._billing
+        super().__init__(setup)
 
     @property
     def api_key(self) -> str:
@@ -126,12 +113,6 @@ class Ec2Simulator(Simulator):
                 self._note(instance.id, _OWN_SHUTDOWN)
                 ends = instance.details["on_shutdown"] == "terminate"
                 self.fleet.end(instance.id, Phase.GONE if ends else Phase.STOPPED)
-
-    def container_environment(self, _instance: Instance) -> dict[str, str]:
-        return {}
-
-    def container_files(self, _instance: Instance) -> dict[str, str]:
-        return {}
 
     def _note(self, instance_id: str, reason: str) -> None:
         def note(stored: Instance) -> None:

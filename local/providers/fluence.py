@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
@@ -16,10 +15,10 @@ from pydantic import ValidationError
 from local.providers.billing import StartedHours
 from local.providers.catalog import FLUENCE_PLANS, Plan, remaining_stock, with_price_file
 from local.providers.clock import to_rfc3339
-from local.providers.fleet import BoxHost, NoSuchInstanceError
+from local.providers.fleet import NoSuchInstanceError
 from local.providers.fluence_schema import Launch, broken_json_response, validation_response
 from local.providers.instance import Instance, Phase
-from local.providers.simulator import Simulator
+from local.providers.simulator import Setup, Simulator
 from local.providers.web import (
     Handler,
     Request,
@@ -53,24 +52,13 @@ class FluenceSimulator(Simulator):
     """Speaks https://api.fluence.dev/gpu and the balance of the account API."""
 
     name: ClassVar[str] = "fluence"
+    billing: ClassVar[StartedHours] = StartedHours()
     unsupported_faults: ClassVar[frozenset[str]] = frozenset({"page_size", "min_interval"})
 
-    def __init__(
-        self,
-        data: Path,
-        host: BoxHost,
-        key: str,
-        boot_seconds: float = 0.3,
-        price_file: Path | None = None,
-    ) -> None:
-        self._plans = with_price_file(FLUENCE_PLANS, price_file)
-        self._hours = StartedHours()
-        self._domain_delay = boot_seconds * _DOMAIN_DELAY_SHARE
-        super().__init__(data, host, key, boot_seconds)
-
-    @property
-    def billing(self) -> StartedHours:
-        return self._hours
+    def __init__(self, setup: Setup) -> None:
+        self._plans = with_price_file(FLUENCE_PLANS, setup.price_file)
+        self._domain_delay = setup.boot_seconds * _DOMAIN_DELAY_SHARE
+        super().__init__(setup)
 
     def routes(self) -> Sequence[tuple[str, str, Handler]]:
         return (
@@ -112,16 +100,13 @@ class FluenceSimulator(Simulator):
 
     def settle(self) -> None:
         now = self.clock.now()
-        while found := self._hours.find_uncovered(self.fleet.all(), self.deposit_micros, now):
+        while found := self.billing.find_uncovered(self.fleet.all(), self.deposit_micros, now):
             instance, ended_at = found
             self.fleet.end(instance.id, Phase.GONE, at=ended_at)
 
     def container_environment(self, instance: Instance) -> dict[str, str]:
         key = instance.details["ssh_key"]
         return {} if key is None else {"SSH_PUBKEY": key}
-
-    def container_files(self, _instance: Instance) -> dict[str, str]:
-        return {}
 
     def _available(self) -> list[Plan]:
         if self.faults.value("no_capacity"):
@@ -231,10 +216,10 @@ class FluenceSimulator(Simulator):
 
     def _render_billing(self, instance: Instance, *, is_active: bool) -> dict[str, Any]:
         now = self.clock.now()
-        next_charge = self._hours.next_charge_at(instance, now) if is_active else None
+        next_charge = self.billing.next_charge_at(instance, now) if is_active else None
         return {
             "hourly_usage": instance.micros_per_hour / 1_000_000 if is_active else 0,
-            "total_spendings": self._hours.cost_micros(instance, now) / 1_000_000,
+            "total_spendings": self.billing.cost_micros(instance, now) / 1_000_000,
             "reserved_amount": 0,
             "next_billing_period": None if next_charge is None else to_rfc3339(next_charge),
         }

@@ -11,17 +11,16 @@ import re
 import secrets
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, ClassVar
 
 from local.providers.billing import PerSecondWhole, with_disk_and_address
 from local.providers.catalog import remaining_stock, with_price_file
-from local.providers.fleet import BoxHost, NoSuchInstanceError
+from local.providers.fleet import NoSuchInstanceError
 from local.providers.gce_account import PROJECT, ServiceAccount
 from local.providers.gce_view import aggregated, error, link, operation, render, render_type
 from local.providers.instance import Instance, Phase
 from local.providers.machine_types import GCE_TYPES, MachineType
-from local.providers.simulator import Simulator
+from local.providers.simulator import Setup, Simulator
 from local.providers.web import Handler, Request, Response, json_response
 
 _API = f"/compute/v1/projects/{PROJECT}"
@@ -43,6 +42,7 @@ class GceSimulator(Simulator):
     """Speaks https://compute.googleapis.com/compute/v1."""
 
     name: ClassVar[str] = "gce"
+    billing: ClassVar[PerSecondWhole] = PerSecondWhole(60)
     shows_stock: ClassVar[bool] = False
     unsupported_faults: ClassVar[frozenset[str]] = frozenset(
         # An instance shows no price.
@@ -58,24 +58,12 @@ class GceSimulator(Simulator):
         }
     )
 
-    def __init__(
-        self,
-        data: Path,
-        host: BoxHost,
-        key: str,
-        boot_seconds: float = 0.3,
-        price_file: Path | None = None,
-    ) -> None:
-        self._types = {each.name: each for each in with_price_file(GCE_TYPES, price_file)}
-        self._account = ServiceAccount(data, key)
-        self._billing = PerSecondWhole(60)
+    def __init__(self, setup: Setup) -> None:
+        self._types = {each.name: each for each in with_price_file(GCE_TYPES, setup.price_file)}
+        self._account = ServiceAccount(setup.data, setup.key)
         self._failures: dict[str, tuple[str, str, tuple[str, str]]] = {}
         """By operation: zone, name of the machine, what went wrong."""
-        super().__init__(data, host, key, boot_seconds)
-
-    @property
-    def billing(self) -> PerSecondWhole:
-        return self._billing
+        super().__init__(setup)
 
     @property
     def api_key(self) -> str:
@@ -94,8 +82,8 @@ class GceSimulator(Simulator):
         )
 
     def presented_key(self, request: Request) -> str | None:
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token:
+        token = request.bearer_token
+        if token is None:
             return None
         return self._key if self._account.accepts(token) else ""
 
@@ -128,12 +116,6 @@ class GceSimulator(Simulator):
             if instance.phase is Phase.FAILED:
                 self._remember(instance.details["zone"], instance.name, _NO_CAPACITY)
                 self.fleet.end(instance.id, Phase.GONE)
-
-    def container_environment(self, _instance: Instance) -> dict[str, str]:
-        return {}
-
-    def container_files(self, _instance: Instance) -> dict[str, str]:
-        return {}
 
     def _list_types(self, request: Request) -> Response:
         names = re.findall(r'name="([^"]+)"', request.query.get("filter", ""))

@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
 from local.providers.billing import StartedMinutes
 from local.providers.catalog import remaining_stock, with_price_file
-from local.providers.fleet import BoxHost, NoSuchInstanceError
+from local.providers.fleet import NoSuchInstanceError
 from local.providers.instance import Instance, Phase
 from local.providers.intervals import Endpoint, IntervalLimits
 from local.providers.lambda_catalog import LAMBDA_STOCK, LambdaStock, render_catalog
@@ -31,7 +30,7 @@ from local.providers.lambda_schema import (
     invalid,
     refused,
 )
-from local.providers.simulator import Simulator
+from local.providers.simulator import Setup, Simulator
 from local.providers.web import Handler, Request, Response
 
 _API = "/api/v1"
@@ -57,30 +56,19 @@ class LambdaSimulator(Simulator):
     """Speaks https://cloud.lambda.ai/api/v1."""
 
     name: ClassVar[str] = "lambda"
+    billing: ClassVar[StartedMinutes] = StartedMinutes()
     unsupported_faults: ClassVar[frozenset[str]] = frozenset({"page_size"})
     own_faults: ClassVar[frozenset[str]] = frozenset(
         {"delete_not_now", "account_limit", "status_says", "terminating_seconds"}
     )
 
-    def __init__(
-        self,
-        data: Path,
-        host: BoxHost,
-        key: str,
-        boot_seconds: float = 0.3,
-        price_file: Path | None = None,
-    ) -> None:
-        self._stock = with_price_file(LAMBDA_STOCK, price_file)
+    def __init__(self, setup: Setup) -> None:
+        self._stock = with_price_file(LAMBDA_STOCK, setup.price_file)
         self._by_name = {entry.name: entry for entry in self._stock}
-        self._minutes = StartedMinutes()
         self._limits = IntervalLimits(_ENDPOINTS)
         # The account is not new: Podferry has used it before.
         self._ssh_keys = [_ssh_key("podferry", "ssh-ed25519 AAAAMadeHere")]
-        super().__init__(data, host, key, boot_seconds)
-
-    @property
-    def billing(self) -> StartedMinutes:
-        return self._minutes
+        super().__init__(setup)
 
     def routes(self) -> Sequence[tuple[str, str, Handler]]:
         return (
@@ -95,8 +83,7 @@ class LambdaSimulator(Simulator):
         )
 
     def presented_key(self, request: Request) -> str | None:
-        scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        return key if scheme.lower() == "bearer" and key else None
+        return request.bearer_token
 
     def refuse(self, _request: Request, *, has_key: bool) -> Response | None:  # noqa: ARG002
         return refused(401, "global/invalid-api-key", "API key was invalid, expired, or deleted.")
@@ -126,12 +113,6 @@ class LambdaSimulator(Simulator):
 
     def settle(self) -> None:
         """Lambda sends an invoice once a week."""
-
-    def container_environment(self, _instance: Instance) -> dict[str, str]:
-        return {}
-
-    def container_files(self, _instance: Instance) -> dict[str, str]:
-        return {}
 
     def _list_types(self, _: Request) -> Response:
         has_capacity = not self.faults.value("no_capacity")

@@ -10,14 +10,13 @@ import secrets
 import string
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
 from local.providers.billing import PerSecond
 from local.providers.catalog import remaining_stock, with_price_file
-from local.providers.fleet import BoxHost, NoSuchInstanceError
+from local.providers.fleet import NoSuchInstanceError
 from local.providers.instance import Instance, Phase
 from local.providers.runpod_catalog import (
     RUNPOD_STOCK,
@@ -33,7 +32,7 @@ from local.providers.runpod_schema import (
     validation_problem,
 )
 from local.providers.runpod_view import BadPageError, actions, list_page, render
-from local.providers.simulator import Simulator
+from local.providers.simulator import Setup, Simulator
 from local.providers.web import Handler, Request, Response, json_response
 
 _POD = r"/v2/pods/([0-9A-Za-z-]+)"
@@ -51,27 +50,16 @@ class RunpodSimulator(Simulator):
     """Speaks https://api.runpod.io/v2."""
 
     name: ClassVar[str] = "runpod"
+    # A failed pod is charged until somebody terminates it.
+    billing: ClassVar[PerSecond] = PerSecond(charged=(Phase.RUNNING, Phase.FAILED))
     unsupported_faults: ClassVar[frozenset[str]] = frozenset({"min_interval"})
     own_faults: ClassVar[frozenset[str]] = frozenset(
         {"delete_not_now", "account_limit", "get_lag_seconds", "status_says"}
     )
 
-    def __init__(
-        self,
-        data: Path,
-        host: BoxHost,
-        key: str,
-        boot_seconds: float = 0.3,
-        price_file: Path | None = None,
-    ) -> None:
-        self._stock = with_price_file(RUNPOD_STOCK, price_file)
-        # A failed pod is charged until somebody terminates it.
-        self._per_second = PerSecond(charged=(Phase.RUNNING, Phase.FAILED))
-        super().__init__(data, host, key, boot_seconds)
-
-    @property
-    def billing(self) -> PerSecond:
-        return self._per_second
+    def __init__(self, setup: Setup) -> None:
+        self._stock = with_price_file(RUNPOD_STOCK, setup.price_file)
+        super().__init__(setup)
 
     def routes(self) -> Sequence[tuple[str, str, Handler]]:
         return (
@@ -88,8 +76,7 @@ class RunpodSimulator(Simulator):
         return replace(answer, headers=_QUOTA | answer.headers)
 
     def presented_key(self, request: Request) -> str | None:
-        scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        return key if scheme.lower() == "bearer" and key else None
+        return request.bearer_token
 
     def refuse(self, _request: Request, *, has_key: bool) -> Response | None:
         return problem(401, "invalid bearer token" if has_key else "missing bearer token")
@@ -135,9 +122,6 @@ class RunpodSimulator(Simulator):
             if protocol == "tcp":
                 variables[f"RUNPOD_TCP_PORT_{number}"] = str(outside)
         return variables
-
-    def container_files(self, _instance: Instance) -> dict[str, str]:
-        return {}
 
     def _catalog(self, request: Request) -> Response:
         query = request.query

@@ -6,6 +6,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -30,22 +31,38 @@ _PROXY_PAGE = b"<html><body><h1>502 Bad Gateway</h1></body></html>"
 _STARTING_BALANCE_MICROS = 100_000_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What a simulated provider is started with."""
+
+    data: Path
+    """Where its instances are remembered."""
+    host: BoxHost
+    key: str
+    """The API key that is accepted."""
+    boot_seconds: float
+    price_file: Path | None
+    """Other prices and stock than those of its catalogue."""
+
+
 class Simulator(ABC):
     """One provider: its wire API, its instances, its bill, and the switches of a test."""
 
     name: ClassVar[str]
+    billing: ClassVar[BillingRule]
+    """How instances are charged."""
     unsupported_faults: ClassVar[frozenset[str]] = frozenset()
     own_faults: ClassVar[frozenset[str]] = frozenset()
     """The peculiar ones that it knows."""
     shows_stock: ClassVar[bool] = True
     """Whether what cannot be had is missing from the offers."""
 
-    def __init__(self, data: Path, host: BoxHost, key: str, boot_seconds: float = 0.3) -> None:
-        self.store = Store(data)
+    def __init__(self, setup: Setup) -> None:
+        self.store = Store(setup.data)
         self.clock = Clock(self.store.clock_offset)
         self.faults = Faults(self.unsupported_faults | (PECULIAR - self.own_faults))
-        self.fleet = Fleet(self.store, host, self.clock, self.faults, boot_seconds)
-        self._key = key
+        self.fleet = Fleet(self.store, setup.host, self.clock, self.faults, setup.boot_seconds)
+        self._key = setup.key
         self._router = Router(self.routes())
         self._control = Control(self)
         self._settling = threading.Lock()
@@ -55,11 +72,6 @@ class Simulator(ABC):
     def api_key(self) -> str:
         """The accepted key in the form in which a customer of the provider has it."""
         return self._key
-
-    @property
-    @abstractmethod
-    def billing(self) -> BillingRule:
-        """How instances are charged."""
 
     @abstractmethod
     def routes(self) -> Sequence[tuple[str, str, Handler]]:
@@ -97,13 +109,13 @@ class Simulator(ABC):
     def settle(self) -> None:
         """End what the balance no longer covers."""
 
-    @abstractmethod
-    def container_environment(self, instance: Instance) -> dict[str, str]:
+    def container_environment(self, _instance: Instance) -> dict[str, str]:
         """Variables that the provider adds to those of the customer."""
+        return {}
 
-    @abstractmethod
-    def container_files(self, instance: Instance) -> dict[str, str]:
+    def container_files(self, _instance: Instance) -> dict[str, str]:
         """Files that the provider puts into the container."""
+        return {}
 
     def handle(self, request: Request) -> Response:
         if request.path.startswith(_CONTROL_PREFIX):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import secrets
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 from local.providers.billing import PerSecond
@@ -19,10 +18,10 @@ from local.providers.catalog import (
     remaining_stock,
     with_price_file,
 )
-from local.providers.fleet import BoxHost, NoSuchInstanceError, WrongPhaseError
+from local.providers.fleet import NoSuchInstanceError, WrongPhaseError
 from local.providers.instance import Instance, Phase
 from local.providers.intervals import IntervalLimits
-from local.providers.simulator import Simulator
+from local.providers.simulator import Setup, Simulator
 from local.providers.vastai_launch import Launch, LaunchRefusedError, is_bid_too_low, read_launch
 from local.providers.vastai_limits import DOCUMENTED_SECONDS, ENDPOINTS
 from local.providers.vastai_search import AskBook, BadFilterError, machine_facts, search
@@ -53,25 +52,14 @@ class VastSimulator(Simulator):
     """Speaks https://console.vast.ai/api (v0, and v1 for the list)."""
 
     name: ClassVar[str] = "vastai"
+    billing: ClassVar[PerSecond] = PerSecond()
 
-    def __init__(
-        self,
-        data: Path,
-        host: BoxHost,
-        key: str,
-        boot_seconds: float = 0.3,
-        price_file: Path | None = None,
-    ) -> None:
-        self._machines = with_price_file(VAST_MACHINES, price_file)
+    def __init__(self, setup: Setup) -> None:
+        self._machines = with_price_file(VAST_MACHINES, setup.price_file)
         self._by_name = {machine.name: machine for machine in self._machines}
         self._asks = AskBook()
         self._limits = IntervalLimits(ENDPOINTS)
-        self._per_second = PerSecond()
-        super().__init__(data, host, key, boot_seconds)
-
-    @property
-    def billing(self) -> PerSecond:
-        return self._per_second
+        super().__init__(setup)
 
     def routes(self) -> Sequence[tuple[str, str, Handler]]:
         return (
@@ -87,8 +75,7 @@ class VastSimulator(Simulator):
         )
 
     def presented_key(self, request: Request) -> str | None:
-        scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        return key if scheme.lower() == "bearer" and key else None
+        return request.bearer_token
 
     def refuse(self, request: Request, *, has_key: bool) -> Response | None:
         if request.path != _SEARCH:

@@ -35,6 +35,12 @@ class Request:
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
 
+    @property
+    def bearer_token(self) -> str | None:
+        """The token of its authorisation header; None without one."""
+        scheme, _, token = self.headers.get("authorization", "").partition(" ")
+        return token if scheme.lower() == "bearer" and token else None
+
     def json(self) -> Any:
         """Decode the body.
 

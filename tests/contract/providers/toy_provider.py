@@ -5,16 +5,15 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 from local.boxes.spec import GPU
 from local.providers.__main__ import main
 from local.providers.billing import StartedMinutes
-from local.providers.fleet import BoxHost, NoSuchInstanceError
+from local.providers.fleet import NoSuchInstanceError
 from local.providers.instance import Instance, Phase
 from local.providers.registry import SIMULATORS
-from local.providers.simulator import Simulator
+from local.providers.simulator import Setup, Simulator
 from local.providers.web import Handler, Request, Response, json_response
 
 ASK = {
@@ -38,22 +37,12 @@ class ToySimulator(Simulator):
     """Speaks the wire API that `toy_cloud.py` expects."""
 
     name: ClassVar[str] = "toy"
+    billing: ClassVar[StartedMinutes] = StartedMinutes()
     unsupported_faults: ClassVar[frozenset[str]] = frozenset({"page_size", "min_interval"})
 
-    def __init__(
-        self,
-        data: Path,
-        host: BoxHost,
-        key: str,
-        boot_seconds: float = 0.3,
-        price_file: Path | None = None,
-    ) -> None:
-        assert price_file is None
-        super().__init__(data, host, key, boot_seconds)
-
-    @property
-    def billing(self) -> StartedMinutes:
-        return StartedMinutes()
+    def __init__(self, setup: Setup) -> None:
+        assert setup.price_file is None
+        super().__init__(setup)
 
     def routes(self) -> Sequence[tuple[str, str, Handler]]:
         return (
@@ -87,12 +76,6 @@ class ToySimulator(Simulator):
 
     def settle(self) -> None:
         """Nothing is prepaid."""
-
-    def container_environment(self, _instance: Instance) -> dict[str, str]:
-        return {}
-
-    def container_files(self, _instance: Instance) -> dict[str, str]:
-        return {}
 
     def _asks(self, _: Request) -> Response:
         return json_response(200, {"asks": [] if self.faults.value("no_capacity") else [ASK]})

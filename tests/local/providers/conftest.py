@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,22 +11,19 @@ import pytest
 from local.boxes.base import ensure_base
 from local.boxes.ladder import find_isolation
 from local.boxes.spec import Isolation
-from local.providers.fleet import BoxHost
 from local.providers.fluence import FluenceSimulator
 from local.providers.lambda_cloud import LambdaSimulator
 from local.providers.runpod import RunpodSimulator
+from local.providers.simulator import Simulator
 from local.providers.vastai import VastSimulator
-from local.providers.web import Server
 from tests.local.providers.client import (
-    KEY,
     Client,
     FluenceClient,
     LambdaClient,
     RunpodClient,
     VastClient,
 )
-
-BOOT_SECONDS = 0.05
+from tests.local.providers.serving import Serving
 
 
 @pytest.fixture(scope="session")
@@ -41,10 +37,16 @@ def isolation(base: Path) -> Isolation:
 
 
 @pytest.fixture
-def serve(base: Path, isolation: Isolation, tmp_path: Path) -> Iterator[Callable[..., Client]]:
+def serving(base: Path, isolation: Isolation, tmp_path: Path) -> Iterator[Serving]:
+    served = Serving(base, isolation, tmp_path)
+    yield served
+    served.end_all()
+
+
+@pytest.fixture
+def serve(serving: Serving) -> Callable[..., Client]:
     """Start simulators in this process."""
-    running: list[tuple[Server, Any, threading.Thread]] = []
-    kinds = {
+    kinds: dict[str, tuple[type[Simulator], type[Client]]] = {
         "fluence": (FluenceSimulator, FluenceClient),
         "lambda": (LambdaSimulator, LambdaClient),
         "runpod": (RunpodSimulator, RunpodClient),
@@ -53,22 +55,10 @@ def serve(base: Path, isolation: Isolation, tmp_path: Path) -> Iterator[Callable
 
     def start(name: str, **settings: Any) -> Client:
         simulator_type, client_type = kinds[name]
-        data = tmp_path / name
-        host = BoxHost(base, isolation, data / "boxes")
-        options = {"boot_seconds": BOOT_SECONDS} | settings
-        simulator = simulator_type(data, host, KEY, **options)
-        server = Server(simulator)
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        running.append((server, simulator, thread))
-        return client_type(server.url)
+        _, url = serving.start(simulator_type, **settings)
+        return client_type(url)
 
-    yield start
-    for server, simulator, thread in running:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-        simulator.close()
+    return start
 
 
 @pytest.fixture

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from local.providers.ec2 import Ec2Simulator
-from local.providers.fleet import BoxHost
 from local.providers.gce import GceSimulator
 from local.providers.simulator import Simulator
-from local.providers.web import Server
 from podferry.adapters.providers.registry import ProviderAdapter, adapter
 from podferry.domain import errors
 from podferry.domain.offer import Market, Requirements
 from podferry.ports.gpu_cloud import LaunchRequest, ViewState
-from tests.local.providers.client import KEY, Client, ask, wait_for
+from tests.local.providers.client import Client, ask, wait_for
+from tests.local.providers.serving import Serving
 
 KINDS: dict[str, type[Simulator]] = {"ec2": Ec2Simulator, "gce": GceSimulator}
 STAMP = "pf-0a1b2c3d-0123456789abc"
@@ -49,29 +45,12 @@ class Cloud:
 
 
 @pytest.fixture
-def start(base: Path, isolation: Any, tmp_path: Path) -> Iterator[Callable[[str], Cloud]]:
-    running: list[tuple[Server, Simulator, threading.Thread]] = []
-
+def start(serving: Serving) -> Callable[[str], Cloud]:
     def start(name: str) -> Cloud:
-        data = tmp_path / name
-        simulator = KINDS[name](data, BoxHost(base, isolation, data / "boxes"), KEY, 0.05)
-        server = Server(simulator)
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        running.append((server, simulator, thread))
-        return Cloud(name, adapter(name, simulator.api_key, server.url), Client(server.url))
+        simulator, url = serving.start(KINDS[name])
+        return Cloud(name, adapter(name, simulator.api_key, url), Client(url))
 
-    def end_all() -> None:
-        while running:
-            server, simulator, thread = running.pop()
-            server.shutdown()
-            thread.join()
-            server.server_close()
-            simulator.close()
-
-    start.end_all = end_all
-    yield start
-    end_all()
+    return start
 
 
 @pytest.fixture(params=sorted(KINDS))
@@ -114,12 +93,12 @@ def test_a_warning_reaches_the_container_and_then_the_spot_machine_is_gone(cloud
 
 
 def test_a_machine_goes_on_after_the_simulator_was_restarted(
-    cloud: Cloud, start: Callable[[str], Cloud]
+    cloud: Cloud, serving: Serving, start: Callable[[str], Cloud]
 ) -> None:
     made = cloud.launch("echo x >> /boots; echo up; exec sleep 1000")
     wait_for(lambda: "up" in cloud.log(made), 20)
 
-    start.end_all()
+    serving.end_all()
     again = start(cloud.name)
 
     wait_for(lambda: again.log(made).count("up") == 2, 20)
