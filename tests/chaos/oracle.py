@@ -1,6 +1,7 @@
 """What must hold after any run, whatever happened in it. Each check lists what does not."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from podferry.domain.machine import FINAL_STATES, Machine
@@ -21,17 +22,26 @@ def violations(deployment: Deployment, rows: Rows, driver: Driver) -> list[str]:
     """Everything that is wrong after a run that has settled and left."""
     lineage = Lineage(rows)
     by_id = {pod.id: pod for pod in rows.pods}
-    found: list[str] = []
-    for pod in rows.pods:
-        found += _at_rest(pod, rows)
-        found += _one_writer(pod, rows)
+    found = list(unsettled(rows, driver.settled_at, driver.standing()))
     for watched in driver.account.pods:
         found += lineage.check(watched, by_id[watched.id])
-    found += _operations(rows.operations, driver)
-    found += _machines(rows.machines, driver.standing())
     for provider in deployment.info.control_urls:
         found += compare(deployment, provider, rows.machines)
     return found
+
+
+def unsettled(
+    rows: Rows, settled_at: datetime | None, standing: Sequence[Mapping[str, Any]]
+) -> Iterable[str]:
+    """What the rows say that cannot be once everybody has left.
+
+    After `settled_at` there was no fault; instances that are `standing` have not ended.
+    """
+    for pod in rows.pods:
+        yield from _at_rest(pod, rows)
+        yield from _one_writer(pod, rows)
+    yield from _operations(rows.operations, settled_at)
+    yield from _machines(rows.machines, standing)
 
 
 def _at_rest(pod: Pod, rows: Rows) -> Iterable[str]:
@@ -71,17 +81,16 @@ def _heads(pod: Pod, head: str | None, saves: list[Snapshot]) -> Iterable[str]:
         yield f"pod {pod.id}: its head is {head}, the newest save {previous and previous.id}"
 
 
-def _operations(operations: list[Operation], driver: Driver) -> Iterable[str]:
+def _operations(operations: list[Operation], settled_at: datetime | None) -> Iterable[str]:
     for operation in operations:
         if operation.state not in _ENDED:
             yield f"{operation.kind} {operation.id} is {operation.state}"
-        settled_at = driver.settled_at
         is_undisturbed = settled_at is not None and operation.created_at > settled_at
         if is_undisturbed and operation.state != OperationState.SUCCEEDED:
             yield f"{operation.kind} {operation.id} without any fault: {operation.error}"
 
 
-def _machines(machines: list[Machine], standing: list[Mapping[str, Any]]) -> Iterable[str]:
+def _machines(machines: list[Machine], standing: Sequence[Mapping[str, Any]]) -> Iterable[str]:
     """The provider's list is our table: at the end both are empty."""
     for machine in machines:
         if machine.state not in FINAL_STATES:
