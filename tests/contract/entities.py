@@ -8,10 +8,11 @@ from typing import Any
 from podferry.domain.command import Command, CommandKind
 from podferry.domain.ids import new_id
 from podferry.domain.machine import Machine, MachineState, PublicPort
-from podferry.domain.offer import BillingRule, Kind, Market, Offer, Requirements
+from podferry.domain.offer import BillingRule, Channel, Kind, Market, Offer, Requirements
 from podferry.domain.pod import Desired, Failure, Pod, PodState, RunSpec
 from podferry.domain.saving import Saving
 from podferry.domain.volume import Lease, Volume
+from podferry.ports.gpu_cloud import CloudTraits
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, 123456, tzinfo=UTC)
 ACCOUNT = "acct_01k0000000000000000000000a"
@@ -102,3 +103,23 @@ def a_command(**changes: Any) -> Command:
         timeout_seconds=60,
     )
     return replace(command, **changes)
+
+
+def cloud_traits(**changes: Any) -> CloudTraits:
+    """Those of a provider of containers without any peculiarity."""
+    traits = CloudTraits(
+        boot_deadline_seconds=600,
+        poll_seconds=5,
+        listing_settles_seconds=60,
+        failed_is_final=False,
+        kinds=(Kind.CONTAINER,),
+        markets=(Market.ON_DEMAND,),
+        channel=Channel.ENTRYPOINT,
+        bootstrap_limit=4096,
+        billing=BillingRule(increment_seconds=1),
+        can_cancel_starting=True,
+        reclaim_notice_seconds=None,
+        shows_price=True,
+        shows_billing_start=True,
+    )
+    return replace(traits, **changes)

@@ -11,9 +11,10 @@ from podferry.domain.errors import (
     ProviderBusyError,
     ProviderRefusedError,
 )
-from podferry.domain.offer import BillingRule, Channel, Kind, Market, Offer, Requirements
-from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView, ViewState
+from podferry.domain.offer import BillingRule, Kind, Market, Offer, Requirements
+from podferry.ports.gpu_cloud import LaunchRequest, MachineView, ViewState
 from podferry.ports.key_vault import KeyRef
+from tests.contract.entities import cloud_traits
 
 if TYPE_CHECKING:
     from world import World
@@ -26,21 +27,7 @@ class FakeCloud:
 
     def __init__(self, world: "World", name: str) -> None:
         self.name = name
-        self.traits = CloudTraits(
-            boot_deadline_seconds=600,
-            poll_seconds=2,
-            listing_settles_seconds=20,
-            failed_is_final=False,
-            kinds=(Kind.CONTAINER,),
-            markets=(Market.ON_DEMAND,),
-            channel=Channel.ENTRYPOINT,
-            bootstrap_limit=4096,
-            billing=BillingRule(increment_seconds=1),
-            can_cancel_starting=True,
-            reclaim_notice_seconds=None,
-            shows_price=True,
-            shows_billing_start=True,
-        )
+        self.traits = cloud_traits(poll_seconds=2, listing_settles_seconds=20)
         self.id_prefix = f"{name}-"
         self.boxes: dict[str, Box] = {}
         self.creates = 0

@@ -1,25 +1,12 @@
 """Providers with a fixed price list, for what only looks at the market."""
 
 from podferry.domain.errors import PodferryError, ProviderRefusedError
-from podferry.domain.offer import BillingRule, Channel, Kind, Market, Offer, Requirements
-from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView
+from podferry.domain.offer import BillingRule, Kind, Market, Offer, Requirements
+from podferry.ports.gpu_cloud import LaunchRequest, MachineView
 from podferry.ports.key_vault import KeyRef
+from tests.contract.entities import cloud_traits
 
-TRAITS = CloudTraits(
-    boot_deadline_seconds=600,
-    poll_seconds=5,
-    listing_settles_seconds=60,
-    failed_is_final=False,
-    kinds=(Kind.CONTAINER,),
-    markets=(Market.ON_DEMAND,),
-    channel=Channel.ENTRYPOINT,
-    bootstrap_limit=4096,
-    billing=BillingRule(increment_seconds=1),
-    can_cancel_starting=True,
-    reclaim_notice_seconds=None,
-    shows_price=True,
-    shows_billing_start=True,
-)
+TRAITS = cloud_traits()
 
 
 class ListedCloud:

@@ -9,25 +9,12 @@ import pytest
 from podferry.adapters.providers.registry import EVERY_CALL
 from podferry.adapters.providers.wrapped import Pause, wrapped
 from podferry.domain import errors
-from podferry.domain.offer import BillingRule, Channel, Kind, Market, Offer, Requirements
-from podferry.ports.gpu_cloud import CloudTraits, GpuCloud, LaunchRequest, MachineView, ViewState
+from podferry.domain.offer import Offer, Requirements
+from podferry.ports.gpu_cloud import GpuCloud, LaunchRequest, MachineView, ViewState
+from tests.contract.entities import cloud_traits
 from tests.unit.providers.support import a_launch, an_offer
 
-TRAITS = CloudTraits(
-    boot_deadline_seconds=1,
-    poll_seconds=1,
-    listing_settles_seconds=1,
-    failed_is_final=False,
-    kinds=(Kind.CONTAINER,),
-    markets=(Market.ON_DEMAND,),
-    channel=Channel.ENTRYPOINT,
-    bootstrap_limit=4096,
-    billing=BillingRule(increment_seconds=1),
-    can_cancel_starting=True,
-    reclaim_notice_seconds=None,
-    shows_price=True,
-    shows_billing_start=True,
-)
+TRAITS = cloud_traits(boot_deadline_seconds=1, poll_seconds=1, listing_settles_seconds=1)
 LAUNCH = a_launch(an_offer("acme", {}))
 
 
