@@ -9,23 +9,26 @@ Counted (next N, until cleared, or for some seconds):
   boot_fails                 the instance ends up failed instead of booting on
   delete_fails               the delete answers 500, and the instance stands
   delete_says_ok_but_stands  the delete answers like a good one, and the instance stands
-  delete_not_now             the delete does not fit the instance's state (RunPod, Lambda)
-  late_refusal               the create is taken, and refused after it was answered (Google)
+  delete_not_now             the delete does not fit the instance's state
+  late_refusal               the create is taken, and refused after it was answered
   proxy_page                 any request meets a broken proxy: 502, and a page of HTML
   rate_limit                 any request of the wire API answers 429
 Others:
   no_capacity (true)         nothing is on offer, and nothing can be created
   unauthorised (true)        the key is not accepted
-  account_limit (true)       the account may not rent what is on offer (RunPod, Lambda)
+  account_limit (true)       the account may not rent what is on offer
   boot_never (true, or "pulling" for the second half of the boot)   boots stand still
   slow_boot_seconds (N)      boots take N seconds longer
   listing_lag_seconds (N)    lists do not show instances younger than N seconds; a single get does
-  get_lag_seconds (N)        single gets and deletes do not know younger instances (RunPod)
-  status_says (a word)       every instance is shown with this status (RunPod, Lambda)
-  terminating_seconds (N)    what was ended is shown as ending for N seconds (Lambda)
+  get_lag_seconds (N)        single gets and deletes do not know younger instances
+  status_says (a word)       every instance is shown with this status
+  terminating_seconds (N)    what was ended is shown as ending for N seconds
   price_bump (factor)        the contract is dearer than the offer
-  page_size (1 to 25)        lists come in smaller pages (Vast, RunPod)
-  min_interval (true, or {"create": seconds, ...})   two calls too close: 429 (Vast, Lambda)
+  page_size (1 to 25)        lists come in smaller pages
+  min_interval (true, or {"create": seconds, ...})   two calls too close: 429
+
+Not every provider goes wrong in each of them: its class says in `own_faults` which of the peculiar
+ones it knows, and in `unsupported_faults` which of the others it does not.
 """
 
 from __future__ import annotations

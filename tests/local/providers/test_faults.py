@@ -5,10 +5,12 @@ from __future__ import annotations
 import http.client
 import json
 import time
+from importlib import import_module
 
 import pytest
 
-from local.providers.faults import KINDS, FaultError, Faults
+from local.providers.faults import KINDS, PECULIAR, FaultError, Faults
+from local.providers.registry import SIMULATORS
 from tests.local.providers.client import ask, wait_for
 
 CREATED = (200, 201)
@@ -221,3 +223,19 @@ def test_a_counted_switch_strikes_as_often_as_it_says():
     assert all(faults.take("delete_fails") for _ in range(5))
     assert not faults.take("create_timeout")
     assert json.dumps(faults.active())
+
+
+def simulators():
+    for path, _ in SIMULATORS.values():
+        module, _, name = path.partition(":")
+        yield getattr(import_module(module), name)
+
+
+def test_every_switch_is_one_of_some_provider_and_a_class_names_only_switches_that_there_are():
+    """Tests of a switch are left out for a provider without it, but not for all of them."""
+    known = set()
+    for simulator in simulators():
+        assert simulator.own_faults <= PECULIAR
+        assert simulator.unsupported_faults <= set(KINDS) - PECULIAR
+        known |= set(KINDS) - PECULIAR - simulator.unsupported_faults | simulator.own_faults
+    assert known == set(KINDS)
