@@ -9,7 +9,7 @@ import httpx
 from local.api import Api, ApiError
 from local.aws.client import client
 from local.demo import pod_shell
-from local.stack import CONTROL_STACK, STATE_STACK, LocalStack
+from local.stack import STATE_STACK, LocalStack
 
 FILL = "mkdir -p /workspace/d && head -c {mib}M /dev/urandom > /workspace/d/big && sync"
 DIGEST = "cd /workspace && find . -type f | sort | xargs sha256sum | sha256sum"
@@ -96,11 +96,6 @@ class Deployment:
 
     def reconcile(self) -> None:
         self.stack.run_reconciler()
-
-    @property
-    def workflow_names(self) -> dict[str, str]:
-        outputs = self.stack.outputs[CONTROL_STACK]
-        return {k: v for k, v in outputs.items() if k.endswith("WorkflowName")}
 
 
 class User:

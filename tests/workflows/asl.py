@@ -118,15 +118,6 @@ class Engine:
         """Executions that do not have to wait."""
         return [one for one in self.executions.values() if self._is_ready(one)]
 
-    def next_deadline(self) -> float | None:
-        deadlines = [
-            wait.deadline
-            for execution in self.executions.values()
-            if execution.status == "RUNNING"
-            for wait in execution.waits
-        ]
-        return min(deadlines, default=None)
-
     def _is_ready(self, execution: Execution) -> bool:
         if execution.status != "RUNNING":
             return False
