@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from local.boxes.spec import GPU
 from local.providers.catalog import Stocked, remaining_stock
@@ -17,7 +17,6 @@ STORAGE_COST = 0.10
 class RunpodStock(Stocked):
     """Hosts with one type of GPU in one place; the price is that of one GPU."""
 
-    gpu_id: str
     display_name: str
     gpu: GPU
     memory_gb: int
@@ -28,6 +27,11 @@ class RunpodStock(Stocked):
     ram_gb_per_gpu: int
     max_count: int
 
+    @property
+    def gpu_id(self) -> str:
+        """RunPod calls a type of GPU by the name that its driver gives."""
+        return self.gpu.model
+
     def availability(self, left: int) -> str:
         """How RunPod calls a stock of so many pods."""
         if left == 0:
@@ -35,56 +39,45 @@ class RunpodStock(Stocked):
         return "LOW" if left == 1 else "MEDIUM" if left < self.stock else "HIGH"
 
 
-_RTX_4090 = GPU("NVIDIA GeForce RTX 4090", 24564)
 _A4000 = GPU("NVIDIA RTX A4000", 16376, driver_version="550.127.05", cuda_version="12.4")
 _H100 = GPU("NVIDIA H100 80GB HBM3", 81559, driver_version="565.57.01", cuda_version="12.7")
 
+_RTX_4090_ROMANIA = RunpodStock(
+    name="rtx-4090-romania",
+    display_name="RTX 4090",
+    gpu=GPU("NVIDIA GeForce RTX 4090", 24564),
+    memory_gb=24,
+    cloud="SECURE",
+    data_center="EU-RO-1",
+    vcpus_per_gpu=12,
+    ram_gb_per_gpu=48,
+    micros_per_hour=690_000,
+    max_count=8,
+    stock=4,
+)
+
 RUNPOD_STOCK: Sequence[RunpodStock] = (
-    RunpodStock(
-        name="rtx-4090-romania",
-        gpu_id="NVIDIA GeForce RTX 4090",
-        display_name="RTX 4090",
-        gpu=_RTX_4090,
-        memory_gb=24,
-        cloud="SECURE",
-        data_center="EU-RO-1",
-        vcpus_per_gpu=12,
-        ram_gb_per_gpu=48,
-        micros_per_hour=690_000,
-        max_count=8,
-        stock=4,
-    ),
-    RunpodStock(
+    _RTX_4090_ROMANIA,
+    replace(
+        _RTX_4090_ROMANIA,
         name="rtx-4090-kansas",
-        gpu_id="NVIDIA GeForce RTX 4090",
-        display_name="RTX 4090",
-        gpu=_RTX_4090,
-        memory_gb=24,
-        cloud="SECURE",
         data_center="US-KS-2",
         vcpus_per_gpu=16,
         ram_gb_per_gpu=62,
-        micros_per_hour=690_000,
-        max_count=8,
         stock=2,
     ),
-    RunpodStock(
+    replace(
+        _RTX_4090_ROMANIA,
         name="rtx-4090-community",
-        gpu_id="NVIDIA GeForce RTX 4090",
-        display_name="RTX 4090",
-        gpu=_RTX_4090,
-        memory_gb=24,
         cloud="COMMUNITY",
         data_center=None,
         vcpus_per_gpu=8,
         ram_gb_per_gpu=30,
         micros_per_hour=340_000,
         max_count=4,
-        stock=4,
     ),
     RunpodStock(
         name="rtx-a4000-norway",
-        gpu_id="NVIDIA RTX A4000",
         display_name="RTX A4000",
         gpu=_A4000,
         memory_gb=16,
@@ -98,7 +91,6 @@ RUNPOD_STOCK: Sequence[RunpodStock] = (
     ),
     RunpodStock(
         name="h100-sxm-iceland",
-        gpu_id="NVIDIA H100 80GB HBM3",
         display_name="H100 SXM",
         gpu=_H100,
         memory_gb=80,
