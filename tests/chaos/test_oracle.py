@@ -1,7 +1,7 @@
 """The oracle sees what it is there to see."""
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,20 +11,16 @@ from podferry.domain.machine import Machine, MachineState
 from podferry.domain.offer import BillingRule
 from podferry.domain.operation import Cause, Operation, OperationKind
 from podferry.domain.pod import Pod
-from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState
+from podferry.domain.snapshot import SnapshotState
 from podferry.ports.store import Create
 from tests.chaos.lineage import Lineage
 from tests.chaos.money import difference
 from tests.chaos.world.account import PodUnderTest, Sight, Write, digest_of
 from tests.chaos.world.rows import Rows
-from tests.contract.entities import ACCOUNT, NOW, a_machine, a_pod, an_id
+from tests.contract.entities import ACCOUNT, NOW, a_machine, a_pod, a_save, an_id, at
 
 HOUR = timedelta(hours=1)
 FIRST, SECOND = "mach_first", "mach_second"
-
-
-def at(minute: float) -> datetime:
-    return NOW + timedelta(minutes=minute)
 
 
 class Story:
@@ -32,18 +28,11 @@ class Story:
 
     def __init__(self) -> None:
         self.pod: Pod = a_pod(account_id=ACCOUNT)
-        self.save = Snapshot(
-            id=an_id("snap"),
-            account_id=ACCOUNT,
+        self.save = a_save(
             created_at=at(10),
-            kind=SnapshotKind.VOLUME,
             subject_id=self.pod.volume_id,
             pod_id=self.pod.id,
             machine_id=FIRST,
-            epoch=1,
-            operation_id=None,
-            parent_id=None,
-            state=SnapshotState.COMMITTED,
         )
         self.watched = PodUnderTest(self.pod.id)
 

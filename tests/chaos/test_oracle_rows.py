@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,18 +11,14 @@ from podferry.adapters.memory.store import MemoryStore
 from podferry.domain.machine import Machine, MachineState
 from podferry.domain.operation import Cause, Operation, OperationKind, OperationState
 from podferry.domain.pod import Desired, Pod, PodState
-from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState
+from podferry.domain.snapshot import Snapshot, SnapshotState
 from podferry.domain.volume import Lease, Volume
 from podferry.ports.store import Create
 from tests.chaos.oracle import unsettled
 from tests.chaos.world.rows import Rows
-from tests.contract.entities import ACCOUNT, NOW, a_machine, a_pod, a_volume, an_id
+from tests.contract.entities import ACCOUNT, NOW, a_machine, a_pod, a_save, a_volume, an_id, at
 
 SETTLED = NOW + timedelta(hours=1)
-
-
-def at(minute: int) -> datetime:
-    return NOW + timedelta(minutes=minute)
 
 
 class Rest:
@@ -58,18 +54,13 @@ class Rest:
         return a_machine(pod_id=self.pod.id, epoch=epoch, state=MachineState.RELEASED)
 
     def _save(self, machine: Machine, minute: int, parent_id: str | None) -> Snapshot:
-        return Snapshot(
-            id=an_id("snap"),
-            account_id=ACCOUNT,
+        return a_save(
             created_at=at(minute),
-            kind=SnapshotKind.VOLUME,
             subject_id=self.pod.volume_id,
             pod_id=self.pod.id,
             machine_id=machine.id,
             epoch=machine.epoch,
-            operation_id=None,
             parent_id=parent_id,
-            state=SnapshotState.COMMITTED,
             committed_at=at(minute),
         )
 

@@ -11,6 +11,7 @@ from podferry.domain.machine import Machine, MachineState, PublicPort
 from podferry.domain.offer import BillingRule, Channel, Kind, Market, Offer, Requirements
 from podferry.domain.pod import Desired, Failure, Pod, PodState, RunSpec
 from podferry.domain.saving import Saving
+from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState
 from podferry.domain.volume import Lease, Volume
 from podferry.ports.gpu_cloud import CloudTraits
 
@@ -103,6 +104,29 @@ def a_command(**changes: Any) -> Command:
         timeout_seconds=60,
     )
     return replace(command, **changes)
+
+
+def a_save(**changes: Any) -> Snapshot:
+    """A committed save of a volume, with nothing before it."""
+    save = Snapshot(
+        id=an_id("snap"),
+        account_id=ACCOUNT,
+        created_at=NOW,
+        kind=SnapshotKind.VOLUME,
+        subject_id="vol_1",
+        pod_id="pod_1",
+        machine_id="mach_1",
+        epoch=1,
+        operation_id=None,
+        parent_id=None,
+        state=SnapshotState.COMMITTED,
+    )
+    return replace(save, **changes)
+
+
+def at(minute: float) -> datetime:
+    """The moment so many minutes after `NOW`."""
+    return NOW + timedelta(minutes=minute)
 
 
 def cloud_traits(**changes: Any) -> CloudTraits:

@@ -28,10 +28,6 @@ def watched_pod(world, policy=POLICY):
     return world.pod(pod)
 
 
-def shown(world, pod):
-    return world.app.browse.whole_pod(world.account.id, pod.id)
-
-
 def happened(world, pod, event_type):
     """Events of the type, oldest first."""
     return [e for e in reversed(rows(world, Event, pod.id)) if e.type == event_type]

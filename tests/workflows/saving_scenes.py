@@ -1,5 +1,6 @@
 """Pods that run for a while and are saved, and what became of their saves."""
 
+from datetime import timedelta
 from functools import partial
 from types import SimpleNamespace
 
@@ -36,6 +37,13 @@ def saves(world, pod):
     """Committed saves, oldest first."""
     listed = rows(world, Snapshot, pod.volume_id)
     return [s for s in reversed(listed) if s.state == SnapshotState.COMMITTED]
+
+
+def collect(world, days=1):
+    """Garbage is collected once a day."""
+    for _ in range(days):
+        world.clock.advance(timedelta(days=1))
+        world.app.collect_garbage.run(lambda: True)
 
 
 def shown(world, pod):

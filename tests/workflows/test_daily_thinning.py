@@ -6,18 +6,12 @@ from datetime import timedelta
 import pytest
 from crashing_store import Crash
 from invariants import check_at_rest, check_data, rows
-from saving_scenes import saved_each_minute
+from saving_scenes import collect, saved_each_minute
 from scenes import DATA
 
 from podferry.domain.operation import Cause
 from podferry.domain.retention import KEEP_CAPTURES
 from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState, expired_owner
-
-
-def collect(world, days=1):
-    for _ in range(days):
-        world.clock.advance(timedelta(days=1))
-        world.app.collect_garbage.run(lambda: True)
 
 
 def shown_ids(world, subject_id):

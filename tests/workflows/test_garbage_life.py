@@ -4,19 +4,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 from invariants import check_at_rest, check_data
-from saving_scenes import saved_each_minute
+from saving_scenes import collect, saved_each_minute
 from scenes import DATA
 
 from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState, expired_owner
 from podferry.ports.store import Update
 
 VOLUME = SnapshotKind.VOLUME
-
-
-def collect(world, days):
-    for _ in range(days):
-        world.clock.advance(timedelta(days=1))
-        world.app.collect_garbage.run(lambda: True)
 
 
 def keys_of(world, snapshot_id):

@@ -4,9 +4,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from idle_scenes import POLICY, SLACK, STOP, WARN, happened, set_policy, shown, stops, watched_pod
+from idle_scenes import POLICY, SLACK, STOP, WARN, happened, set_policy, stops, watched_pod
 from invariants import check_at_rest, check_data
-from saving_scenes import ask_save
+from saving_scenes import ask_save, shown
 from scenes import DATA, ask, prepared
 
 from podferry.domain.activity import Signal, SignalState
