@@ -1,6 +1,5 @@
 """How a pod is reached stays the same wherever it lands (case R7)."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,7 @@ from podferry.domain.errors import EpochStaleError
 from podferry.domain.host_key import SSH_PORT, HostKey
 from podferry.domain.pod import PodState
 from podferry.http.models.ssh import SshView
-
-
-def a_host_key(folder: Path, name: str) -> str:
-    path = folder / name
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
-    return path.read_text()
+from tests.agent.runtime.ssh_client import make_key
 
 
 def ssh_of(world, pod):
@@ -35,11 +29,11 @@ def settle(world, key):
 
 def test_case_r7_pod_id_and_host_key_stay_when_a_pod_moves(world: World, tmp_path: Path) -> None:
     pod = world.launch()
-    key = settle(world, a_host_key(tmp_path, "first"))
+    key = settle(world, make_key(tmp_path, "first").read_text())
     before, machine = ssh_of(world, pod), world.machine(pod)
     world.move(pod, providers=("beta",))
     assert world.machine(pod).id != machine.id
-    assert settle(world, a_host_key(tmp_path, "second")) == key
+    assert settle(world, make_key(tmp_path, "second").read_text()) == key
     after = ssh_of(world, pod)
     assert (after.host_key, after.host_key_fingerprint) == (
         before.host_key,
@@ -51,16 +45,16 @@ def test_case_r7_pod_id_and_host_key_stay_when_a_pod_moves(world: World, tmp_pat
 
 def test_host_key_outlives_a_stop_and_a_start(world: World, tmp_path: Path) -> None:
     pod = world.launch()
-    key = settle(world, a_host_key(tmp_path, "first"))
+    key = settle(world, make_key(tmp_path, "first").read_text())
     world.stop(pod)
     assert ssh_of(world, pod).host is None
     world.start(pod)
-    assert settle(world, a_host_key(tmp_path, "second")) == key
+    assert settle(world, make_key(tmp_path, "second").read_text()) == key
 
 
 def test_machine_that_a_pod_has_left_gets_no_host_key(world: World, tmp_path: Path) -> None:
     pod = world.launch()
-    settle(world, a_host_key(tmp_path, "first"))
+    settle(world, make_key(tmp_path, "first").read_text())
     left = world.app.identify.who(world.box.token)
     world.move(pod, providers=("beta",))
     with pytest.raises(EpochStaleError):
@@ -73,7 +67,7 @@ def test_of_two_machines_that_offer_a_key_at_once_one_wins(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod = world.launch()
-    mine, other = a_host_key(tmp_path, "mine"), a_host_key(tmp_path, "other")
+    mine, other = make_key(tmp_path, "mine").read_text(), make_key(tmp_path, "other").read_text()
     principal = world.app.identify.who(world.box.token)
     keep, commit = world.app.keep_host_key, world.app.store.commit
 
