@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 from local.providers.billing import PerSecondWhole, with_disk_and_address
-from local.providers.catalog import remaining_stock, with_price_file
+from local.providers.catalog import with_price_file
 from local.providers.ec2_view import (
     ADDRESS_USD_PER_HOUR,
     DISK_USD_PER_GB_MONTH,
@@ -183,9 +183,7 @@ class Ec2Simulator(Simulator):
 
     def _show(self, instance: Instance) -> dict[str, Any]:
         shown = _reservation(instance)
-        age = self.clock.now() - instance.changed_at
-        is_ending = instance.phase is Phase.GONE and age < self.faults.number("terminating_seconds")
-        word = "shutting-down" if is_ending else self.faults.value("status_says")
+        word = "shutting-down" if self.is_ending(instance) else self.faults.value("status_says")
         if word is not None:
             shown["Instances"][0]["State"]["Name"] = word
         return shown
@@ -198,8 +196,7 @@ class Ec2Simulator(Simulator):
         if not ec2_id.startswith("i-"):
             raise Ec2Error("InvalidInstanceID.Malformed", f'Invalid id: "{ec2_id}"')
         for instance in self.fleet.all():
-            age = self.clock.now() - instance.created_at
-            is_known = self._is_listed(instance) and age >= self.faults.number("get_lag_seconds")
+            is_known = self._is_listed(instance) and not self.is_unknown(instance)
             if instance.id.endswith(f".{ec2_id}") and is_known:
                 return instance
         raise Ec2Error("InvalidInstanceID.NotFound", f"The instance ID '{ec2_id}' does not exist")
@@ -229,7 +226,7 @@ class Ec2Simulator(Simulator):
             return self._wire.answer(call, _reservation(known))
         if self.faults.take("offer_gone"):
             raise Ec2Error("Unsupported", "The requested configuration is currently not supported.")
-        if self.faults.value("no_capacity") or not self._has_stock(machine):
+        if not self.in_stock([machine]):
             raise Ec2Error(
                 "InsufficientInstanceCapacity",
                 f"We currently do not have sufficient {machine.name} capacity in the "
@@ -254,9 +251,6 @@ class Ec2Simulator(Simulator):
         if len(_user_data(asked).encode()) > _MOST_USER_DATA:
             raise Ec2Error("InvalidUserData.Malformed", "User data is limited to 16384 bytes")
         return machine
-
-    def _has_stock(self, machine: MachineType) -> bool:
-        return remaining_stock(machine, self.fleet.all()) > 0
 
     def _of_token(self, asked: dict[str, Any]) -> Instance | None:
         for instance in self.fleet.all():

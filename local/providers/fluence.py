@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from pydantic import ValidationError
 
 from local.providers.billing import StartedHours
-from local.providers.catalog import FLUENCE_PLANS, Plan, remaining_stock, with_price_file
+from local.providers.catalog import FLUENCE_PLANS, Plan, with_price_file
 from local.providers.clock import to_rfc3339
 from local.providers.fleet import NoSuchInstanceError
 from local.providers.fluence_schema import Launch, broken_json_response, validation_response
@@ -108,14 +108,8 @@ class FluenceSimulator(Simulator):
         key = instance.details["ssh_key"]
         return {} if key is None else {"SSH_PUBKEY": key}
 
-    def _available(self) -> list[Plan]:
-        if self.faults.value("no_capacity"):
-            return []
-        instances = self.fleet.all()
-        return [plan for plan in self._plans if remaining_stock(plan, instances) > 0]
-
     def _list_plans(self, _: Request) -> Response:
-        return json_response(200, [_render_plan(plan) for plan in self._available()])
+        return json_response(200, [_render_plan(plan) for plan in self.in_stock(self._plans)])
 
     def _list_no_machines(self, _: Request) -> Response:
         return json_response(200, {"data": []})
@@ -141,7 +135,9 @@ class FluenceSimulator(Simulator):
             launch = Launch.model_validate(request.json())
         except ValidationError as error:
             return validation_response(error)
-        plan = next((each for each in self._available() if each.id == launch.plan_id), None)
+        plan = next(
+            (each for each in self.in_stock(self._plans) if each.id == launch.plan_id), None
+        )
         if plan is None or self.faults.take("offer_gone"):
             return _detail(400, "Selected plan is no longer available")
         refusal = self._refuse_launch(launch, plan)

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 from local.providers.billing import PerSecondWhole, with_disk_and_address
-from local.providers.catalog import remaining_stock, with_price_file
+from local.providers.catalog import with_price_file
 from local.providers.fleet import NoSuchInstanceError
 from local.providers.gce_account import PROJECT, ServiceAccount
 from local.providers.gce_view import aggregated, error, link, operation, render, render_type
@@ -156,8 +156,7 @@ class GceSimulator(Simulator):
     def _exists(self, instance: Instance) -> bool:
         """A machine that was deleted is still shown while it ends."""
         if instance.phase is Phase.GONE:
-            age = self.clock.now() - instance.changed_at
-            return age < self.faults.number("terminating_seconds")
+            return self.is_ending(instance)
         return instance.phase is not Phase.FAILED
 
     def _show(self, instance: Instance) -> dict[str, Any]:
@@ -226,9 +225,8 @@ class GceSimulator(Simulator):
     def _failure(self, machine: MachineType) -> tuple[str, str] | None:
         if self.faults.value("account_limit"):
             return _QUOTA
-        has_stock = remaining_stock(machine, self.fleet.all()) > 0
-        is_refused = self.faults.value("no_capacity") or self.faults.value("late_refusal")
-        return None if has_stock and not is_refused else _NO_CAPACITY
+        has_capacity = self.in_stock([machine]) and not self.faults.value("late_refusal")
+        return None if has_capacity else _NO_CAPACITY
 
     def _remember(self, zone: str, name: str, failure: tuple[str, str]) -> str:
         begun = _operation_name()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from local.boxes.spec import GPU
-from local.providers.catalog import Stocked, remaining_stock
-from local.providers.instance import Instance
+from local.providers.catalog import Stocked
 
 MICROS_PER_CENT = 10_000
 
@@ -111,10 +110,9 @@ LAMBDA_STOCK: Sequence[LambdaStock] = (
 
 
 def render_catalog(
-    entries: Sequence[LambdaStock], instances: Iterable[Instance], *, has_capacity: bool
+    entries: Sequence[LambdaStock], in_stock: Sequence[LambdaStock]
 ) -> dict[str, Any]:
     """The map of `GET /instance-types`: a type without capacity stays in it, without regions."""
-    instances = list(instances)
     rows: dict[str, Any] = {}
     for entry in entries:
         row = rows.setdefault(
@@ -124,6 +122,6 @@ def render_catalog(
                 "regions_with_capacity_available": [],
             },
         )
-        if has_capacity and remaining_stock(entry, instances) > 0:
+        if entry in in_stock:
             row["regions_with_capacity_available"].append(entry.rendered_region)
     return rows

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from pydantic import ValidationError
 
 from local.providers.billing import StartedMinutes
-from local.providers.catalog import remaining_stock, with_price_file
+from local.providers.catalog import with_price_file
 from local.providers.fleet import NoSuchInstanceError
 from local.providers.instance import Instance, Phase
 from local.providers.intervals import Endpoint, IntervalLimits
@@ -115,8 +115,7 @@ class LambdaSimulator(Simulator):
         """Lambda sends an invoice once a week."""
 
     def _list_types(self, _: Request) -> Response:
-        has_capacity = not self.faults.value("no_capacity")
-        return data(render_catalog(self._stock, self.fleet.all(), has_capacity=has_capacity))
+        return data(render_catalog(self._stock, self.in_stock(self._stock)))
 
     def _list(self, _: Request) -> Response:
         return data([self._render(each) for each in self.visible() if self._is_shown(each)])
@@ -144,9 +143,7 @@ class LambdaSimulator(Simulator):
 
     def _place(self, wanted: LaunchInstance) -> LambdaStock | None:
         entry = self._by_name.get(f"{wanted.instance_type_name}@{wanted.region_name}")
-        if entry is None or self.faults.value("no_capacity"):
-            return None
-        return entry if remaining_stock(entry, self.fleet.all()) > 0 else None
+        return entry if entry is not None and self.in_stock([entry]) else None
 
     def _terminate(self, request: Request) -> Response:
         try:
@@ -196,9 +193,7 @@ class LambdaSimulator(Simulator):
 
     def _is_shown(self, instance: Instance) -> bool:
         """Until it has ended for good."""
-        since_change = self.clock.now() - instance.changed_at
-        is_ending = since_change < self.faults.number("terminating_seconds")
-        return instance.phase is not Phase.GONE or is_ending
+        return instance.phase is not Phase.GONE or self.is_ending(instance)
 
     def _status(self, instance: Instance) -> str:
         return _STATUS.get(instance.phase, "unhealthy")

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from pydantic import ValidationError
 
 from local.providers.billing import PerSecond
-from local.providers.catalog import remaining_stock, with_price_file
+from local.providers.catalog import with_price_file
 from local.providers.fleet import NoSuchInstanceError
 from local.providers.instance import Instance, Phase
 from local.providers.runpod_catalog import (
@@ -162,7 +162,7 @@ class RunpodSimulator(Simulator):
 
     def _place(self, wanted: CreatePod) -> RunpodStock | None:
         gpu = wanted.gpu
-        if gpu is None or self.faults.value("no_capacity"):
+        if gpu is None:
             return None
         asked = Asked(
             clouds=(wanted.cloud,),
@@ -172,9 +172,7 @@ class RunpodSimulator(Simulator):
             min_ram_gb_per_gpu=gpu.min_ram_per_gpu,
             min_vcpus_per_gpu=gpu.min_vcpu_count_per_gpu,
         )
-        instances = self.fleet.all()
-        fitting = (entry for entry in self._stock if asked.fits(entry))
-        return next((each for each in fitting if remaining_stock(each, instances) > 0), None)
+        return next(filter(asked.fits, self.in_stock(self._stock)), None)
 
     def _list(self, request: Request) -> Response:
         pods = [each for each in self.visible() if each.phase is not Phase.GONE]
@@ -221,9 +219,7 @@ class RunpodSimulator(Simulator):
             pod = self.fleet.get(pod_id)
         except NoSuchInstanceError:
             return None
-        age = self.clock.now() - pod.created_at
-        is_hidden = age < self.faults.number("get_lag_seconds")
-        return None if is_hidden or pod.phase is Phase.GONE else pod
+        return None if self.is_unknown(pod) or pod.phase is Phase.GONE else pod
 
     def _render(self, pod: Instance) -> dict[str, Any]:
         return render(pod, self.clock.now(), self.faults.value("status_says"))

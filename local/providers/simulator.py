@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from local.providers.billing import BillingRule
+from local.providers.catalog import Entry, remaining_stock
 from local.providers.clock import Clock
 from local.providers.control import Control
 from local.providers.faults import PECULIAR, Faults
@@ -182,6 +183,23 @@ class Simulator(ABC):
         """Instances that a listing shows, gone ones too."""
         newest = self.clock.now() - self.faults.number("listing_lag_seconds")
         return [each for each in self.fleet.all() if each.created_at <= newest]
+
+    def in_stock(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Those of the entries that can be rented."""
+        if self.faults.value("no_capacity"):
+            return []
+        instances = self.fleet.all()
+        return [entry for entry in entries if remaining_stock(entry, instances) > 0]
+
+    def is_ending(self, instance: Instance) -> bool:
+        """Whether it has ended, and is still shown as one that is about to."""
+        age = self.clock.now() - instance.changed_at
+        return instance.phase is Phase.GONE and age < self.faults.number("terminating_seconds")
+
+    def is_unknown(self, instance: Instance) -> bool:
+        """Whether it is so young that only lists show it."""
+        age = self.clock.now() - instance.created_at
+        return age < self.faults.number("get_lag_seconds")
 
     def reclaim(self, instance: Instance, *, warn: bool, seconds: float) -> None:
         """Take an instance back: SIGTERM if `warn`, the end after `seconds`."""

@@ -12,12 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from local.providers.billing import PerSecond
-from local.providers.catalog import (
-    VAST_MACHINES,
-    HostMachine,
-    remaining_stock,
-    with_price_file,
-)
+from local.providers.catalog import VAST_MACHINES, HostMachine, with_price_file
 from local.providers.fleet import NoSuchInstanceError, WrongPhaseError
 from local.providers.instance import Instance, Phase
 from local.providers.intervals import IntervalLimits
@@ -140,16 +135,10 @@ class VastSimulator(Simulator):
             ),
         }
 
-    def _available(self) -> list[HostMachine]:
-        if self.faults.value("no_capacity"):
-            return []
-        instances = self.fleet.all()
-        return [each for each in self._machines if remaining_stock(each, instances) > 0]
-
     def _search(self, request: Request) -> Response:
         try:
             query = request.json_object()
-            offers = search(query, self._available(), self._asks, self.clock.now())
+            offers = search(query, self.in_stock(self._machines), self._asks, self.clock.now())
         except BadFilterError as error:
             return _error(400, "invalid_args", str(error))
         return json_response(200, {"offers": offers})
@@ -163,7 +152,7 @@ class VastSimulator(Simulator):
         machine = self._asks.find(ask)
         if machine is None:
             return _ask_is_gone(ask)
-        if machine not in self._available() or self.faults.take("offer_gone"):
+        if machine not in self.in_stock(self._machines) or self.faults.take("offer_gone"):
             self._asks.withdraw(ask)
             return _ask_is_unavailable(ask, launch)
         if self.balance_micros <= 0:
