@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from local.assembly import BuildError, synthesized
+from local.aws.data_dir import DataDir, lock
 from local.aws.errors import LocalAWSError
 from local.boxes.spec import Isolation
 from local.boxes.user_namespace import subordinate_range
@@ -82,6 +83,12 @@ def _forget(data: Path) -> None:
         raise StackError(f"a stack runs on {data} (process {running.pid}): end it first")
     if not any((data / part).is_dir() for part in PARTS):
         raise StackError(f"{data.absolute()} holds no state of Podferry")
+    # A stack that does not answer, or is not up yet, holds its data all the same.
+    with lock(DataDir(data)):
+        _remove(data)
+
+
+def _remove(data: Path) -> None:
     if os.geteuid() == 0:
         shutil.rmtree(data)
         return

@@ -4,6 +4,8 @@ Everything is kept below one data directory, so that a second start finds its st
 
     aws/  fluence/  ...         state of the servers
     logs/                       what they print
+    aws/logs/                   what the functions log
+    lock                        held while a stack runs
     stack.json                  addresses and the process of the stack that runs now
     account.json                the account made at the first start, and its key
 """
@@ -16,13 +18,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 
 from local.api import Api
 from local.assembly import synthesized
 from local.aws.client import client
+from local.aws.data_dir import DataDir, lock
 from local.aws.deploy import Outputs, deploy
 from local.boxes.base import remove_unused_bases
 from local.processes import Server, start_server
@@ -77,6 +80,7 @@ class LocalStack:
         self.providers: dict[str, Server] = {}
         self.outputs: Outputs = {}
         self.info: StackInfo | None = None
+        self._held: IO[str] | None = None
 
     def start(self) -> StackInfo:
         """Start every part; what is there from an earlier start is used again.
@@ -85,6 +89,7 @@ class LocalStack:
             StackError, ProcessError, LocalAWSError, BuildError: says which part and why.
         """
         make_data_directory(self.data)
+        self._held = lock(DataDir(self.data))
         for name, port in self._ports.by_name().items():
             check_port(port, f"--{name}-port")
         assembly = synthesized(self._report)
@@ -146,6 +151,8 @@ class LocalStack:
         if self.info is not None:
             # Without it this stack never got up, and the file may be of one that did.
             (self.data / "stack.json").unlink(missing_ok=True)
+        if self._held is not None:
+            self._held.close()
 
     @property
     def api_url(self) -> str:

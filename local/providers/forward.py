@@ -6,7 +6,6 @@ Boxes share the host's network, so the inside port is on this machine's loopback
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from concurrent.futures import Future
 from typing import Any
@@ -74,15 +73,22 @@ async def _carry(inside: int, reader: asyncio.StreamReader, writer: asyncio.Stre
         # Nothing listens in the box: the caller sees a closed connection, as on a real host.
         writer.close()
         return
-    await asyncio.gather(_pump(reader, box_writer), _pump(box_reader, writer))
-    for each in (writer, box_writer):
-        each.close()
+    try:
+        async with asyncio.TaskGroup() as pumps:
+            pumps.create_task(_pump(reader, box_writer))
+            pumps.create_task(_pump(box_reader, writer))
+    except* OSError:
+        # One end is gone for good; the other would wait for ever, and nobody take what it sends.
+        for each in (writer, box_writer):
+            each.transport.abort()
+    finally:
+        for each in (writer, box_writer):
+            each.close()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(ConnectionError):
-        while data := await reader.read(_CHUNK):
-            writer.write(data)
-            await writer.drain()
-        if writer.can_write_eof():
-            writer.write_eof()
+    while data := await reader.read(_CHUNK):
+        writer.write(data)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()

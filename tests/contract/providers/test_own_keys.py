@@ -56,3 +56,13 @@ def test_a_bad_key_is_refused_on_entry_and_kept_nowhere(
     assert [problem.where for problem in caught.value.fields] == ["/api_key"]
     assert office.vault.texts == {}
     assert office.keys.all_of(ACCOUNT) == []
+
+
+@pytest.mark.parametrize("text", ["a\nb", "\u043a\u043b\u044e\u0447", "wrong\x00"])
+def test_a_key_that_cannot_be_sent_is_refused_and_not_asked_for_again(
+    office: Office, text: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        office.keys.put(ACCOUNT, office.simulation.provider, text)
+    assert [problem.where for problem in caught.value.fields] == ["/api_key"]
+    assert office.vault.texts == {}

@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -64,6 +64,9 @@ Clients = Callable[[str, str], Any]
 """A boto3 client of (service, region)."""
 
 
+Region = Annotated[str, Field(pattern=r"^[a-z]{2,}(-[a-z0-9]+)+$")]
+
+
 class Ec2Key(BaseModel):
     """The `api_key` of the provider keys' `ec2` entry, as JSON text.
 
@@ -75,7 +78,7 @@ class Ec2Key(BaseModel):
 
     access_key_id: str = Field(min_length=1)
     secret_access_key: str = Field(min_length=1, repr=False)
-    regions: list[str] = Field(default=["us-east-1"], min_length=1)
+    regions: list[Region] = Field(default=["us-east-1"], min_length=1)
     image: str | None = None
     """An AMI, or `resolve:ssm:` and a parameter; it needs Docker and NVIDIA's toolkit."""
     security_groups: dict[str, list[str]] = Field(default_factory=dict)

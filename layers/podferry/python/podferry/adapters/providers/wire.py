@@ -31,6 +31,7 @@ CREATE_TIMEOUT_SECONDS = 60.0
 SAFE_TIMEOUT_SECONDS = 20.0
 _BUSY_SECONDS = 5.0
 _PASSING = frozenset({408, 425, 429})
+_HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
 _BAD_ADDRESS = (httpx.UnsupportedProtocol, httpx.InvalidURL)
 _NOTHING_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
@@ -186,9 +187,19 @@ class ProviderHTTP:
             f"{self._base_url}{path}",
             params=params,
             json=body,
-            headers=self._headers(),
+            headers=self._sendable_headers(),
             timeout=timeout,
         )
+
+    def _sendable_headers(self) -> Mapping[str, str]:
+        headers = self._headers()
+        if not all(_HEADER_VALUE.fullmatch(value) for value in headers.values()):
+            # A header with such a value cannot be sent, today or later.
+            raise KeyRefusedError(
+                f"the key of {self._provider} has line breaks or letters that cannot be sent; "
+                "copy it again"
+            )
+        return headers
 
     def _busy(self, answer: httpx.Response) -> ProviderBusyError:
         return ProviderBusyError(

@@ -1,8 +1,9 @@
 """Accounts' own keys at the providers: what goes in, and the little that comes out."""
 
 from datetime import datetime
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from podferry.domain.provider_key import KeyState, OwnKey
 from podferry.http.models.fields import Input, Output
@@ -11,7 +12,7 @@ from podferry.http.models.fields import Input, Output
 class ProviderKeyBody(Input):
     """A key to rent with."""
 
-    api_key: str = Field(
+    api_key: Annotated[str, StringConstraints(strip_whitespace=True)] = Field(
         min_length=1,
         max_length=16_384,
         description=(
