@@ -392,3 +392,12 @@ def test_motos_refusal_of_an_unknown_network_is_the_providers_no() -> None:
         pytest.raises(errors.ProviderRefusedError, match="InvalidSubnetID"),
     ):
         cloud.create(a_launch(OFFER))
+
+
+@pytest.mark.parametrize("regions", [[], [""], ["../x"], ["us-east-1", "US EAST"], ["us"]])
+def test_regions_that_cannot_be_names_are_refused_with_the_key(
+    aws: Aws, regions: list[str]
+) -> None:
+    key = json.dumps(json.loads(KEY) | {"regions": regions})
+    with pytest.raises(errors.KeyRefusedError, match="wrong at: regions"):
+        Ec2Cloud(key, clients=aws.client).list_machines()
