@@ -21,6 +21,9 @@ from podferry.services.agent.register import RegisterAgent
 from podferry.services.agent.saves import AskSave
 from podferry.services.browse import Browse
 from podferry.services.cancel import CancelOperation
+from podferry.services.environments.change import ChangeEnvironment
+from podferry.services.environments.keep import KeepPod
+from podferry.services.environments.roll_back import RollBack
 from podferry.services.garbage.bury import BuryDead
 from podferry.services.garbage.collect import CollectGarbage
 from podferry.services.garbage.forget import ForgetRows
@@ -136,6 +139,18 @@ class Application(Foundation):
     @cached_property
     def save_pod(self) -> SavePod:
         return SavePod(self.records, self.begin_save)
+
+    @cached_property
+    def keep_pod(self) -> KeepPod:
+        return KeepPod(self.records, self.verify_snapshot)
+
+    @cached_property
+    def roll_back(self) -> RollBack:
+        return RollBack(self.records)
+
+    @cached_property
+    def change_environment(self) -> ChangeEnvironment:
+        return ChangeEnvironment(self.records)
 
     @cached_property
     def cancel_operation(self) -> CancelOperation:

@@ -34,6 +34,14 @@ class RootManifest:
     files: int
     bytes: int
 
+    @property
+    def content(self) -> frozenset[str]:
+        """Equal in two roots that hold the same tree, stored in the same places.
+
+        A page names all that is in it by hash, so whoever stored an object does not matter.
+        """
+        return frozenset(one.name for one in self.needed)
+
 
 def parse_root(body: bytes) -> RootManifest:
     """Read a root object.

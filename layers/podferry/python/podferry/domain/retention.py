@@ -1,8 +1,8 @@
 """Which saves of a volume and which captures of an environment are kept.
 
 Of saves all of a day, then one for each hour, then one for each day; of captures, which only stops
-make, the newest three and one for each day of a week. An environment never changes its image, so
-no capture needs to be kept for a change of base.
+make, the newest three and one for each day of a week, besides those that are versions. An
+environment never changes its image, so no capture needs to be kept for a change of base.
 
 What is kept stands for its hour if it is the newest one of it, and for its day likewise. Hours and
 days are those of UTC, so that the choice does not depend on when or how often it is made.

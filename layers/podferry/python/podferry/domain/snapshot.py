@@ -67,6 +67,8 @@ class Snapshot(Entity):
     save_kind: SaveKind = SaveKind.STOP
     label: str | None = None
     """What its user calls it; a save with a label is kept."""
+    version: int | None = None
+    """The number of the version that names it; such a capture is kept with its environment."""
     state: SnapshotState = SnapshotState.OPEN
     root: StoredObject | None = None
     summary: dict[str, Any] = field(default_factory=dict)
@@ -101,6 +103,11 @@ class Snapshot(Entity):
     def is_partial(self) -> bool:
         """Its machine went before everything was captured: some files are older, or left out."""
         return bool(self.summary.get("is_partial"))
+
+    @property
+    def is_named(self) -> bool:
+        """Its user gave it a name, and with that it is kept whatever its age."""
+        return self.label is not None or self.version is not None
 
     @property
     def stems(self) -> tuple[str, ...]:

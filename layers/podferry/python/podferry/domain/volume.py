@@ -44,6 +44,14 @@ class Volume(Entity):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VersionRef:
+    """A version of an environment, by its number."""
+
+    environment_id: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Environment(Entity):
     """Everything outside `/workspace` of one pod."""
 
@@ -52,6 +60,12 @@ class Environment(Entity):
     name: str
     image: str
     head: str | None = None
-    """Snapshot id of the newest capture."""
+    """Snapshot id of its working state: the newest capture, or what it was rolled back to."""
     captured_at: datetime | None = None
     size_bytes: int = 0
+    versions: int = 0
+    """How many there are: the number of the newest one (`domain/version.py`)."""
+    made_from: VersionRef | None = None
+    """The version that it began as; `None` if it began as its image."""
+    deleted_at: datetime | None = None
+    """Nobody is shown it any more, and nothing of it is kept for its sake."""

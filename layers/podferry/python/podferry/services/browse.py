@@ -16,8 +16,10 @@ from podferry.domain.pod import Pod, PodState
 from podferry.domain.saving import SaveState, Saving, save_state
 from podferry.domain.snapshot import Snapshot, SnapshotState
 from podferry.domain.state_word import StateWord, state_word
+from podferry.domain.version import Version
 from podferry.domain.volume import Environment, Volume
 from podferry.ports.store import Page, Store
+from podferry.services.environments.rows import present
 
 E = TypeVar("E", bound=Entity)
 
@@ -140,10 +142,19 @@ class Browse:
         return self.store.list_owned(Event, pod_id, limit=limit, cursor=cursor)
 
     def environments(self, account_id: str, *, limit: int, cursor: str | None) -> Page[Environment]:
-        return self.store.list_owned(Environment, account_id, limit=limit, cursor=cursor)
+        """Those that are not deleted; a page may hold fewer than `limit`."""
+        page = self.store.list_owned(Environment, account_id, limit=limit, cursor=cursor)
+        return Page([one for one in page.items if one.deleted_at is None], page.cursor)
 
     def environment(self, account_id: str, environment_id: str) -> Environment:
-        return self._own(Environment, account_id, environment_id)
+        return present(self._own(Environment, account_id, environment_id))
+
+    def versions(
+        self, account_id: str, environment_id: str, *, limit: int, cursor: str | None
+    ) -> Page[Version]:
+        """Versions of an environment, newest first."""
+        self.environment(account_id, environment_id)
+        return self.store.list_owned(Version, environment_id, limit=limit, cursor=cursor)
 
     def captures(
         self, account_id: str, environment_id: str, *, limit: int, cursor: str | None

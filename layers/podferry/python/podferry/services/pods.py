@@ -17,8 +17,10 @@ from podferry.domain.pod import (
     PodState,
     RunSpec,
 )
-from podferry.domain.volume import Environment, Volume
-from podferry.ports.store import Change, Create, Delete, Update
+from podferry.domain.version import begun_as
+from podferry.domain.volume import Environment, VersionRef, Volume
+from podferry.ports.store import Change, Check, Create, Delete, Update
+from podferry.services.environments.rows import own_environment, version_of
 from podferry.services.operations import require_idle
 from podferry.services.records import Records
 from podferry.services.start_pod import StartPod
@@ -33,6 +35,8 @@ class NewPod:
     requirements: Requirements
     volume_id: str | None = None
     """An existing volume; `None` makes a new, empty one."""
+    version: VersionRef | None = None
+    """What its environment begins as; `None` begins with the image alone."""
     capture_rules: tuple[str, ...] = ()
     save_interval_seconds: int = SAVE_INTERVAL_SECONDS
     on_reclaim: OnReclaim = OnReclaim.RESTART
@@ -65,7 +69,7 @@ class PodChange:
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """A new pod with a new environment, and a new volume unless one is named."""
+    """A new pod with an environment of its own, and a new volume unless one is named."""
 
     records: Records
     start_pod: StartPod
@@ -74,16 +78,11 @@ class CreatePod:
         """Store the pod and, if asked, launch it.
 
         Raises:
-            NotFoundError: the named volume is not in the account.
+            NotFoundError: the named volume or version is not in the account.
             VolumeBusyError: another pod's machine holds the named volume.
+            ConflictError: the version's environment moved at the same moment.
         """
-        environment = Environment(
-            id=self.records.new_id(Environment),
-            account_id=account_id,
-            created_at=self.records.now(),
-            name=new.name,
-            image=new.spec.image,
-        )
+        environment, made_from = self._environment(account_id, new)
         volume = self._volume(account_id, new)
         pod = Pod(
             id=self.records.new_id(Pod),
@@ -92,16 +91,18 @@ class CreatePod:
             name=new.name,
             state=PodState.STOPPED,
             desired=Desired.STOPPED,
-            spec=new.spec,
+            spec=replace(new.spec, image=environment.image),
             requirements=new.requirements,
             environment_id=environment.id,
+            environment_head=environment.head,
             volume_id=volume.id,
             capture_rules=new.capture_rules,
             save_interval_seconds=new.save_interval_seconds,
             on_reclaim=new.on_reclaim,
             idle=new.idle,
         )
-        rows: list[Change] = [Create(environment), self.records.pod_event(pod, "pod.created")]
+        created = self.records.pod_event(pod, "pod.created")
+        rows: list[Change] = [Create(environment), created, *made_from]
         write_volume = Create if new.volume_id is None else Update
         if not new.start:
             if new.volume_id is None:
@@ -119,6 +120,25 @@ class CreatePod:
             start.event,
         )
         return start.pod, operation
+
+    def _environment(self, account_id: str, new: NewPod) -> tuple[Environment, list[Check]]:
+        """The new environment, and what must not move before it is stored.
+
+        The environment of the version is checked: deleted at the same moment, its captures would
+        not be kept for anybody else.
+        """
+        fresh = Environment(
+            id=self.records.new_id(Environment),
+            account_id=account_id,
+            created_at=self.records.now(),
+            name=new.name,
+            image=new.spec.image,
+        )
+        if new.version is None:
+            return fresh, []
+        source = own_environment(self.records, account_id, new.version.environment_id)
+        version = version_of(self.records, source, new.version.number)
+        return begun_as(fresh, version), [Check(source)]
 
     def _volume(self, account_id: str, new: NewPod) -> Volume:
         if new.volume_id is not None:
@@ -166,8 +186,19 @@ class ChangePod:
             on_reclaim=change.on_reclaim or pod.on_reclaim,
             idle=pod.idle if isinstance(change.idle, Unchanged) else change.idle,
         )
-        self.records.store.commit(Update(changed), self.records.pod_event(pod, "pod.changed"))
+        self.records.store.commit(
+            Update(changed),
+            *self._new_image(changed),
+            self.records.pod_event(pod, "pod.changed"),
+        )
         return self.records.store.get(Pod, pod_id)
+
+    def _new_image(self, pod: Pod) -> list[Change]:
+        """The image of its environment: versions are launched on that."""
+        environment = self.records.store.get(Environment, pod.environment_id)
+        if environment.image == pod.spec.image:
+            return []
+        return [Update(replace(environment, image=pod.spec.image))]
 
 
 @dataclass(frozen=True, slots=True)

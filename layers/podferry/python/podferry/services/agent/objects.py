@@ -108,7 +108,9 @@ class SignDownloads:
         pod = self.records.store.get(Pod, machine.pod_id)
         snapshot = self.records.store.find(Snapshot, snapshot_id)
         subjects = {pod.environment_id, pod.volume_id}
-        if snapshot is None or snapshot.subject_id not in subjects:
+        # Launched from a version its environment begins as a capture of another one.
+        is_of_pod = snapshot_id == pod.environment_head
+        if snapshot is None or not (is_of_pod or snapshot.subject_id in subjects):
             raise NotFoundError(f"no snapshot {snapshot_id} of pod {pod.id}")
         if snapshot.state == SnapshotState.COMMITTED:
             self._check(snapshot, wanted)

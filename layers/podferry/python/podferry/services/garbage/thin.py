@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod
 from podferry.domain.retention import expired_captures
-from podferry.domain.snapshot import Snapshot, SnapshotKind
+from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState
 from podferry.domain.volume import Environment, Volume
 from podferry.services.garbage.shift import Shift
 from podferry.services.records import Records
@@ -27,14 +27,24 @@ class ThinOut:
                     self.saves.run_if_due(volume)
             return
         for environment in self.records.all_owned(Environment, account_id):
-            if shift.may_go_on:
+            if not shift.may_go_on:
+                return
+            if environment.deleted_at is None:
                 self._thin(environment)
+            else:
+                self._expire_all(environment)
 
     def _thin(self, environment: Environment) -> None:
         captures = list(self.records.all_owned(Snapshot, environment.id))
         points = points_of(captures, self._pinned(environment))
         for snapshot_id in sorted(expired_captures(points, self.records.now())):
             expire(self.records, snapshot_id)
+
+    def _expire_all(self, environment: Environment) -> None:
+        """Versions too. What another environment began as stays as long as that needs it."""
+        for capture in self.records.all_owned(Snapshot, environment.id):
+            if capture.state == SnapshotState.COMMITTED:
+                expire(self.records, capture.id, is_kept_by_name=False)
 
     def _pinned(self, environment: Environment) -> set[str | None]:
         """Heads, and what operations restore."""

@@ -61,25 +61,28 @@ class ThinSaves:
 
 
 def points_of(snapshots: Sequence[Snapshot], pinned: AbstractSet[str | None]) -> list[Point]:
-    """The committed ones. What has a label and what is being built on is pinned as well."""
+    """The committed ones. Labels, versions and what is being built on are pinned as well."""
     kept = pinned | {one.parent_id for one in snapshots if one.state in UNFINISHED}
     return [
         Point(
             one.id,
             one.committed_at or one.created_at,
-            is_pinned=one.label is not None or one.id in kept,
+            is_pinned=one.is_named or one.id in kept,
         )
         for one in snapshots
         if one.state == SnapshotState.COMMITTED
     ]
 
 
-def expire(records: Records, snapshot_id: str) -> None:
-    """Nobody is shown it any more; the garbage collector may take it."""
+def expire(records: Records, snapshot_id: str, *, is_kept_by_name: bool = True) -> None:
+    """Nobody is shown it any more; the garbage collector may take it.
+
+    What got a name since it was chosen stays, unless names count for nothing any more.
+    """
 
     def plan() -> Sequence[Change]:
         snapshot = records.store.get(Snapshot, snapshot_id)
-        if snapshot.expired_at is not None:
+        if snapshot.expired_at is not None or (snapshot.is_named and is_kept_by_name):
             return []
         return [Update(replace(snapshot, expired_at=records.now()))]
 
