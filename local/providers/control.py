@@ -1,7 +1,7 @@
 """The control surface of a simulator, for tests and demonstrations: `/_sim/...`, loopback only.
 
 GET state, bill, faults, switches, balance; POST faults, balance, clock; DELETE faults[/NAME];
-POST instances/ID/reclaim, resume, crash, exec; GET instances/ID/log.
+POST instances/ID/reclaim, outbid, resume, crash, exec; GET instances/ID/log.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class Control:
                 ("POST", "/_sim/balance", self._set_balance),
                 ("POST", "/_sim/clock", self._advance_clock),
                 ("POST", _INSTANCE + "/reclaim", self._reclaim),
+                ("POST", _INSTANCE + "/outbid", self._outbid),
                 ("POST", _INSTANCE + "/resume", self._resume),
                 ("POST", _INSTANCE + "/crash", self._crash),
                 ("POST", _INSTANCE + "/exec", self._exec),
@@ -156,6 +157,13 @@ class Control:
         seconds = _number(request, "seconds", default=0.0)
         instance = self._simulator.fleet.get(instance_id)
         self._simulator.reclaim(instance, warn=notice == "sigterm", seconds=seconds)
+        return json_response(200, {})
+
+    def _outbid(self, _: Request, instance_id: str) -> Response:
+        instance = self._simulator.fleet.get(instance_id)
+        if not self._simulator.can_be_outbid(instance):
+            raise WrongPhaseError(f"{instance_id} was not rented by bid; it cannot be outbid")
+        self._simulator.reclaim(instance, warn=False, seconds=0)
         return json_response(200, {})
 
     def _resume(self, _: Request, instance_id: str) -> Response:

@@ -11,6 +11,7 @@ Counted (next N, until cleared, or for some seconds):
   delete_says_ok_but_stands  the delete answers like a good one, and the instance stands
   delete_not_now             the delete does not fit the instance's state
   late_refusal               the create is taken, and refused after it was answered
+  outbid                     an instance that was rented by bid and runs is outbid
   proxy_page                 any request meets a broken proxy: 502, and a page of HTML
   rate_limit                 any request of the wire API answers 429
 Others:
@@ -85,6 +86,7 @@ KINDS: Mapping[str, _Kind] = {
     "delete_says_ok_but_stands": _COUNT,
     "delete_not_now": _COUNT,
     "late_refusal": _COUNT,
+    "outbid": _COUNT,
     "proxy_page": _COUNT,
     "rate_limit": _COUNT,
     "no_capacity": _FLAG,
@@ -106,6 +108,7 @@ PECULIAR = frozenset(
         "delete_not_now",
         "get_lag_seconds",
         "late_refusal",
+        "outbid",
         "status_says",
         "terminating_seconds",
     }

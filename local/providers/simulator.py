@@ -106,6 +106,10 @@ class Simulator(ABC):
     def reclaimed_phase(self, instance: Instance) -> Phase:
         """What becomes of an instance that the provider takes back."""
 
+    def can_be_outbid(self, _instance: Instance) -> bool:
+        """Whether a higher bid takes it away."""
+        return False
+
     @abstractmethod
     def settle(self) -> None:
         """End what the balance no longer covers."""

@@ -48,6 +48,7 @@ class VastSimulator(Simulator):
 
     name: ClassVar[str] = "vastai"
     billing: ClassVar[PerSecond] = PerSecond()
+    own_faults: ClassVar[frozenset[str]] = frozenset({"outbid"})
 
     def __init__(self, setup: Setup) -> None:
         self._machines = with_price_file(VAST_MACHINES, setup.price_file)
@@ -104,10 +105,16 @@ class VastSimulator(Simulator):
 
     def reclaimed_phase(self, instance: Instance) -> Phase:
         """A bid is outbid and stopped; an on-demand rental ends only with its host."""
-        return Phase.STOPPED if instance.details["is_bid"] else Phase.OFFLINE
+        return Phase.STOPPED if self.can_be_outbid(instance) else Phase.OFFLINE
+
+    def can_be_outbid(self, instance: Instance) -> bool:
+        return bool(instance.details["is_bid"])
 
     def settle(self) -> None:
         running = [each for each in self.fleet.all() if each.phase is Phase.RUNNING]
+        for instance in running:
+            if self.can_be_outbid(instance) and self.faults.take("outbid"):
+                self.fleet.end(instance.id, Phase.STOPPED)
         if running and self.balance_micros <= 0:
             for instance in running:
                 self.fleet.end(instance.id, Phase.STOPPED)

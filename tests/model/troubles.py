@@ -31,6 +31,7 @@ WORDS = [
     (ViewState.GONE, "terminated"),
     (ViewState.GONE, "not_found"),
     (ViewState.STOPPED, "stopped"),
+    (ViewState.RECLAIMED, "outbid"),
     (ViewState.FAILED, "failed"),
     (ViewState.LOST, "host lost"),
     (ViewState.UNKNOWN, "?"),

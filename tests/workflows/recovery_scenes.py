@@ -1,5 +1,7 @@
 """Machines that are lost, return, haunt, or say that they will go."""
 
+from dataclasses import replace
+
 from invariants import rows
 
 from podferry.domain.event import Event
@@ -67,6 +69,12 @@ def announce(world, box, kind=NoticeKind.RECLAIM, seconds=None):
     if turn.command is not None:
         box._obey(world.app, turn.command)
     return turn
+
+
+def offers_with(cloud, **change):
+    """What the provider has, changed."""
+    listed = cloud.list_offers
+    cloud.list_offers = lambda wanted: [replace(o, **change) for o in listed(wanted)]
 
 
 def machine_row(world, machine_id):

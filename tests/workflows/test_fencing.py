@@ -38,7 +38,7 @@ def lost_and_standing(world, word=ViewState.GONE):
     return pod, box
 
 
-@pytest.mark.parametrize("word", [ViewState.GONE, ViewState.STOPPED])
+@pytest.mark.parametrize("word", [ViewState.GONE, ViewState.STOPPED, ViewState.RECLAIMED])
 def test_promise_05_a_machine_that_returns_is_told_to_end_and_can_save_nothing(world, word):
     pod, box = lost_and_standing(world, word)
     before = world.volume(pod)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from invariants import check_at_rest, rows
-from recovery_scenes import saved_pod, take_away
+from recovery_scenes import offers_with, saved_pod, take_away
 
 from podferry.domain.errors import NoCapacityError, ProviderBusyError
 from podferry.domain.event import Event
@@ -29,11 +29,6 @@ def stopped_pod(world, cuda="12.8", arch="x86_64"):
     pod = world.launch()
     world.stop(pod)
     return world.pod(pod)
-
-
-def offers_with(cloud, **change):
-    listed = cloud.list_offers
-    cloud.list_offers = lambda wanted: [replace(o, **change) for o in listed(wanted)]
 
 
 def experience(world):

@@ -8,6 +8,7 @@ from invariants import check_at_rest
 from recovery_scenes import (
     evidence,
     machine_row,
+    offers_with,
     recoveries,
     saved_pod,
     say,
@@ -18,7 +19,9 @@ from recovery_scenes import (
 from saving_scenes import ask_save, running, shown
 
 from podferry.domain.machine import Clearance, MachineState
+from podferry.domain.offer import Market, Requirements
 from podferry.domain.operation import Cause, OperationState
+from podferry.domain.placement import effective_microusd_per_hour
 from podferry.domain.pod import OnReclaim, PodState
 from podferry.domain.state_word import StateWord
 from podferry.ports.gpu_cloud import ViewState
@@ -150,6 +153,50 @@ def test_promise_03_what_was_silent_while_nobody_listened_is_not_lost_at_once(wo
     assert recoveries(world, pod) == []
     world.watch(20)
     assert len(recoveries(world, pod)) == 1
+
+
+def test_promise_03_an_outbid_machine_is_ended_and_its_pod_runs_elsewhere_before_it_wakes_up(world):
+    for cloud in (world.alpha, world.beta):
+        offers_with(cloud, market=Market.SPOT)
+    pod = saved_pod(world, requirements=Requirements(markets=(Market.SPOT,)))
+    outbid = world.box
+    silence(outbid)
+    say(world, outbid, ViewState.RECLAIMED, "exited")
+    world.alpha.delete_fails = 1
+    until_running_elsewhere(world, pod, pod.machine_id, minutes=3)
+    assert evidence(world, pod, "machine.lost")["provider_says"] == "reclaimed"
+    assert world.machine(pod).offer.market == Market.SPOT
+    assert world.machine(pod).offer.host != machine_row(world, pod.machine_id).offer.host
+    world.watch(2)
+    assert outbid.is_gone
+    assert world.box.volume == {"work": "saved"}
+    del outbid.cloud.words[outbid.provider_id]
+    world.watch(4)
+    assert machine_row(world, pod.machine_id).state == MachineState.RELEASED
+    check_at_rest(world, pod)
+
+
+def test_a_bid_that_leads_again_before_its_machine_was_lost_keeps_the_pod(world):
+    pod = saved_pod(world)
+    say(world, world.box, ViewState.RECLAIMED, "exited")
+    silence(world.box)
+    world.watch(0.5)
+    world.box.is_dead = False
+    world.watch(5)
+    assert world.pod(pod).machine_id == pod.machine_id
+    assert not world.box.is_gone
+
+
+def test_what_bids_lose_makes_the_next_one_dearer_than_its_price(world):
+    offers_with(world.alpha, market=Market.SPOT)
+    pod = saved_pod(world, requirements=Requirements(markets=(Market.SPOT,), providers=("alpha",)))
+    offer = world.machine(pod).offer
+    before = effective_microusd_per_hour(offer, world.app.experiences.outlook())
+    silence(world.box)
+    say(world, world.box, ViewState.RECLAIMED, "exited")
+    until_running_elsewhere(world, pod, pod.machine_id)
+    after = effective_microusd_per_hour(offer, world.app.experiences.outlook())
+    assert after > before > offer.price_microusd_per_hour
 
 
 def test_case_p12_a_declared_lost_machine_costs_until_it_is_proven_gone(world):

@@ -241,13 +241,13 @@ class World:
         self.run()
         return self.pod(pod)
 
-    def create(self, **spec: Any) -> Pod:
+    def create(self, requirements: Requirements | None = None, **spec: Any) -> Pod:
         pod, _ = self.app.create_pod.create(
             self.account.id,
             NewPod(
                 name="pod",
                 spec=RunSpec(image="debian:12", **spec),
-                requirements=Requirements(gpu_count=1),
+                requirements=requirements or Requirements(gpu_count=1),
             ),
         )
         return pod

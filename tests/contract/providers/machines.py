@@ -17,8 +17,8 @@ NEVER_UP = {ViewState.FAILED, ViewState.LOST, ViewState.STOPPED, ViewState.GONE}
 _WAITS = "exec sleep 3600"
 
 
-def cheapest(cloud: GpuCloud) -> Offer:
-    return min(cloud.list_offers(WANTED), key=lambda offer: offer.price_microusd_per_hour)
+def cheapest(cloud: GpuCloud, wanted: Requirements = WANTED) -> Offer:
+    return min(cloud.list_offers(wanted), key=lambda offer: offer.price_microusd_per_hour)
 
 
 def a_launch(cloud: GpuCloud, bootstrap: str = _WAITS) -> LaunchRequest:

@@ -65,6 +65,14 @@ class Simulation:
     def reclaim(self, provider_id: str) -> None:
         self._control("POST", f"instances/{provider_id}/reclaim", {})
 
+    def outbid(self, provider_id: str) -> httpx.Response:
+        """Somebody bids more; 409 for a machine that was not rented by bid."""
+        return self._client.post(f"instances/{provider_id}/outbid")
+
+    def resume(self, provider_id: str) -> None:
+        """What was taken back wakes up."""
+        self._control("POST", f"instances/{provider_id}/resume")
+
     def log(self, provider_id: str) -> str:
         return self._control("GET", f"instances/{provider_id}/log").text
 

@@ -14,6 +14,7 @@ import pytest
 from podferry.adapters.providers.overview import rendered
 from tests.contract.providers import (
     test_bad_ends,
+    test_bids,
     test_every_fault,
     test_gpu_cloud,
     test_own_keys,
@@ -26,6 +27,7 @@ from tests.contract.providers.toy import toy_market
 
 SUITES = (
     test_bad_ends,
+    test_bids,
     test_every_fault,
     test_gpu_cloud,
     test_own_keys,
@@ -36,6 +38,7 @@ SUITES = (
 Test = Callable[..., object]
 
 # Fixtures of single suites.
+bids = test_bids.bids
 office = test_own_keys.office
 clouds = test_wrapped_clouds.clouds
 counts = test_wrapped_clouds.counts

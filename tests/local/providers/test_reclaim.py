@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.local.providers.client import wait_for
+from tests.local.providers.client import ask, wait_for
 
 NOTED = "trap 'echo warned > /root/warned; cat /root/warned' TERM; while :; do sleep 0.02; done"
 
@@ -50,7 +50,7 @@ def test_an_outbid_instance_is_stopped_bills_its_disk_and_wakes_up_by_itself(vas
     instance = vast.launch(price=0.15, disk=72)
     vast.wait_phase(instance, "running")
     vast.exec(instance, "echo kept > /root/file; sync")
-    vast.sim("POST", f"instances/{instance}/reclaim", {})
+    vast.sim("POST", f"instances/{instance}/outbid")
     shown = vast.get(instance)
     assert shown["actual_status"] == "exited"
     assert {shown[name] for name in ("cur_state", "intended_status", "next_state")} == {"stopped"}
@@ -61,6 +61,23 @@ def test_an_outbid_instance_is_stopped_bills_its_disk_and_wakes_up_by_itself(vas
     vast.sim("POST", f"instances/{instance}/resume")
     vast.wait_phase(instance, "running")
     assert vast.exec(instance, "cat /root/file") == "kept\n"
+
+
+def test_as_many_bids_as_the_switch_says_are_outbid_once_they_run(vast):
+    vast.fault(outbid=1)
+    on_demand = vast.launch()
+    vast.wait_phase(on_demand, "running")
+    first = vast.launch(price=0.15)
+    vast.wait_phase(first, "stopped")
+    second = vast.launch(price=0.15)
+    vast.wait_phase(second, "running")
+    assert vast.phase(on_demand) == "running"
+
+
+def test_what_was_not_rented_by_bid_cannot_be_outbid(fluence):
+    instance = fluence.launch()
+    answer = ask(fluence.url, "POST", f"/_sim/instances/{instance}/outbid")
+    assert (answer.status, "not rented by bid" in answer.json["error"]) == (409, True)
 
 
 def test_an_on_demand_rental_is_lost_with_its_host_and_costs_nothing_then(vast):

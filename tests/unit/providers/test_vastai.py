@@ -112,7 +112,7 @@ def test_memory_is_unknown_if_the_host_does_not_tell_its_cores() -> None:
         ("null_status", ViewState.PROVISIONING, None),
         ("loading", ViewState.STARTING, None),
         ("running", ViewState.STARTING, None),
-        ("outbid", ViewState.STOPPED, "outbid"),
+        ("outbid", ViewState.RECLAIMED, "outbid"),
         ("offline", ViewState.LOST, "the host is offline"),
         ("gone", ViewState.GONE, None),
     ],

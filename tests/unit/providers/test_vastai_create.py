@@ -9,6 +9,7 @@ import pytest
 
 from podferry.adapters.providers.vastai import VastCloud
 from podferry.domain import errors
+from podferry.domain.offer import Market
 from tests.unit.providers.support import (
     STAMP,
     Answer,
@@ -53,6 +54,16 @@ def test_create_sends_what_the_documentation_asks_for() -> None:
         },
         "cancel_unavail": True,
     }
+
+
+def test_a_bid_is_sent_as_the_price_and_nothing_else_differs() -> None:
+    cloud, script = a_cloud(*[answer(200, BODIES["create_ok"])] * 2)
+    reference = {"ask_id": "31415926", "bid_microusd": "225000"}
+
+    cloud.create(a_launch(OFFER))
+    cloud.create(a_launch(an_offer("vastai", reference, market=Market.SPOT)))
+
+    assert script.body(1) == script.body(0) | {"price": 0.225}
 
 
 def test_the_smallest_disk_is_eight_gigabytes() -> None:

@@ -21,16 +21,24 @@ class Word(StrEnum):
     """It has ended, or two complete listings did not show it."""
     HALTED = "halted"
     """It is there and does not run."""
+    RECLAIMED = "reclaimed"
+    """It is there and does not run, because somebody else has its place: a bid was topped.
+
+    It may come back by itself, but without the pod's programs, and nobody knows when. So it is lost
+    as soon as one that is gone, and is ended before it wakes up.
+    """
     NO_ANSWER = "no_answer"
 
 
 PATIENCE = {
     Word.GONE: SILENCE,
+    Word.RECLAIMED: SILENCE,
     Word.HALTED: timedelta(minutes=3),
     Word.NO_ANSWER: timedelta(minutes=15),
 }
 PATIENCE_WHEN_DOOMED = {
     Word.GONE: timedelta(seconds=20),
+    Word.RECLAIMED: timedelta(seconds=20),
     Word.HALTED: timedelta(seconds=20),
     Word.NO_ANSWER: timedelta(minutes=3),
 }

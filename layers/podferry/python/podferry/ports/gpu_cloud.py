@@ -20,6 +20,8 @@ class ViewState(StrEnum):
     PROVISIONING = "provisioning"
     STARTING = "starting"
     STOPPED = "stopped"
+    RECLAIMED = "reclaimed"
+    """Taken back and not gone: it stands, costs, and may wake up by itself."""
     FAILED = "failed"
     LOST = "lost"
     TERMINATING = "terminating"

@@ -34,13 +34,22 @@ class Proof(StrEnum):
     """The provider cannot say, or does not."""
     HALTED = "halted"
     """The provider has it and says that it does not run."""
+    RECLAIMED = "reclaimed"
+    """The same, and that somebody else has its place."""
     MISSING = "missing"
     """One listing does not show it; one more, later, would prove it."""
     GONE = "gone"
 
 
-_PROVES_NOTHING = frozenset({Proof.NO_ANSWER, Proof.HALTED})
-_HALTED = frozenset({ViewState.STOPPED, ViewState.FAILED, ViewState.LOST})
+_PROVES_NOTHING = frozenset({Proof.NO_ANSWER, Proof.HALTED, Proof.RECLAIMED})
+_WORDS = {
+    ViewState.UNKNOWN: Proof.NO_ANSWER,
+    ViewState.STOPPED: Proof.HALTED,
+    ViewState.FAILED: Proof.HALTED,
+    ViewState.LOST: Proof.HALTED,
+    ViewState.RECLAIMED: Proof.RECLAIMED,
+}
+"""Of a machine that is not gone; any other state says that it is on its way, or runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +171,7 @@ class GiveUp:
         view = cloud.get(machine.provider_id)
         if not is_over(view, cloud):
             self._note_missing(machine, None)
-            return _word_of(view)
+            return _WORDS.get(view.state, Proof.NONE)
         if view.stamp is None:
             # Not the provider's word that it ended, only that it finds no such machine.
             return self._count_listings(machine, cloud)
@@ -265,12 +274,6 @@ def is_over(view: MachineView, cloud: GpuCloud) -> bool:
     if view.state == ViewState.FAILED:
         return cloud.traits.failed_is_final
     return view.state == ViewState.GONE
-
-
-def _word_of(view: MachineView) -> Proof:
-    if view.state == ViewState.UNKNOWN:
-        return Proof.NO_ANSWER
-    return Proof.HALTED if view.state in _HALTED else Proof.NONE
 
 
 def _asks_for_seconds(error: CloudError | None) -> int:

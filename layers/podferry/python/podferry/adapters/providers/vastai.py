@@ -1,26 +1,30 @@
-"""Vast.ai's containers as a `GpuCloud`, on-demand only.
+"""Vast.ai's containers as a `GpuCloud`, on demand and by bid.
 
 From the provider's documentation and public clients as of 2026-11-30. What to keep in mind: an
 offer can be rented once and its id dies with it; a refused create may leave a stopped instance
 behind; a destroy that says success is not proof; disk is billed until the instance is destroyed;
-a 404 also stands for a bad key or session, so only its words prove absence.
+a machine that is outbid is stopped without warning, goes on to bill its disk, and wakes up when our
+bid leads again; a 404 also stands for a bad key or session, so only its words prove absence.
 """
 
 import json
 import re
 import time
 from collections.abc import Iterator, Mapping
-from decimal import Decimal
 from typing import Any
 
 import httpx
 
-from podferry.adapters.providers.gpu_names import canonical_name, vast_names
-from podferry.adapters.providers.units import gib_from_gb, microusd
-from podferry.adapters.providers.vastai_launch import MAX_ARGUMENTS, disk_gb, launch_body
+from podferry.adapters.providers.vastai_launch import MAX_ARGUMENTS, launch_body
+from podferry.adapters.providers.vastai_offers import (
+    PER_SECOND,
+    PROVIDER,
+    VastOffer,
+    offers_of,
+    search_body,
+)
 from podferry.adapters.providers.vastai_view import Instance, view_of
 from podferry.adapters.providers.wire import (
-    LenientDecimal,
     ProviderHTTP,
     WireModel,
     kind_of,
@@ -36,12 +40,10 @@ from podferry.domain.errors import (
     ProviderRefusedError,
     QuotaExceededError,
 )
-from podferry.domain.offer import BillingRule, Channel, Kind, Market, Offer, Requirements
+from podferry.domain.offer import Channel, Kind, Market, Offer, Requirements
 from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView
 
 DEFAULT_BASE_URL = "https://console.vast.ai"
-PER_SECOND = BillingRule(increment_seconds=1)
-
 
 _PAGE_SIZE = 25
 _MIN_INTERVAL_SECONDS: Mapping[str, float] = {
@@ -51,11 +53,6 @@ _MIN_INTERVAL_SECONDS: Mapping[str, float] = {
     "get": 2.0,
     "give_up": 3.0,
 }
-_SEARCH_LIMIT = 300
-_MIN_PUBLIC_PORTS = 2
-# The host's contract ends the rental; a pod should have a day at least.
-_MIN_REMAINING_SECONDS = 86_400
-_STORAGE_HOURS = 720
 _CREATE_BUSY_SECONDS = 12.0
 _DAILY_QUOTA_SECONDS = 3600.0
 
@@ -68,26 +65,6 @@ _CREATE_REFUSALS: tuple[tuple[str, type[CloudError]], ...] = (
 
 class _Offers(WireModel):
     offers: list[Any]
-
-
-class _Offer(WireModel):
-    id: str
-    machine_id: str
-    gpu_name: str
-    num_gpus: int
-    gpu_ram: Decimal
-    disk_space: Decimal
-    dph_base: Decimal
-    storage_cost: Decimal
-    gpu_arch: str | None = None
-    cpu_arch: str | None = None
-    cpu_cores: LenientDecimal = None
-    cpu_cores_effective: LenientDecimal = None
-    cpu_ram: LenientDecimal = None
-    geolocation: str | None = None
-    reliability: LenientDecimal = None
-    reliability2: LenientDecimal = None
-    cuda_max_good: LenientDecimal = None
 
 
 class _Answer(WireModel):
@@ -116,14 +93,14 @@ class _InstancePage(WireModel):
 class VastCloud:
     """Vast.ai with one key."""
 
-    name = "vastai"
+    name = PROVIDER
     traits = CloudTraits(
         boot_deadline_seconds=600,
         poll_seconds=10,
         listing_settles_seconds=60,
         failed_is_final=False,
         kinds=(Kind.CONTAINER,),
-        markets=(Market.ON_DEMAND,),
+        markets=(Market.ON_DEMAND, Market.SPOT),
         channel=Channel.ENTRYPOINT,
         bootstrap_limit=MAX_ARGUMENTS,
         billing=PER_SECOND,
@@ -147,10 +124,11 @@ class VastCloud:
 
     def list_offers(self, wanted: Requirements) -> list[Offer]:
         """See the port. The cheapest few hundred that meet the parts Vast can filter by."""
-        answer = self._http.send("POST", "/api/v0/bundles/", body=_search(wanted))
+        answer = self._http.send("POST", "/api/v0/bundles/", body=search_body(wanted))
         self._check(answer)
-        offers = self._http.read(answer, _Offers).offers
-        return [offer for item in offers for offer in self._offers_of(item, wanted)]
+        rows = self._http.read(answer, _Offers).offers
+        readable = [row for item in rows if (row := self._http.read_offer(item, VastOffer))]
+        return [offer for row in readable for offer in offers_of(row, wanted)]
 
     def create(self, request: LaunchRequest) -> str:
         """See the port."""
@@ -231,74 +209,10 @@ class VastCloud:
             )
         return self._http.refusal(answer, said.words, kind_of(said.words, _CREATE_REFUSALS))
 
-    def _offers_of(self, item: Any, wanted: Requirements) -> Iterator[Offer]:
-        offer = self._http.read_offer(item, _Offer)
-        if offer is None:
-            return
-        # The agent is built for x86-64 only.
-        if offer.cpu_arch in {None, "amd64"} and offer.gpu_arch in {None, "nvidia"}:
-            yield _offer(offer, wanted)
-
 
 def _host(base_url: str) -> str:
     """Without `/api/v0`: the list has another version than the rest."""
     return re.sub(r"(/api(/v[0-9]+)?)?/*$", "", base_url)
-
-
-def _search(wanted: Requirements) -> dict[str, Any]:
-    allocated_gb = disk_gb(wanted.disk_gib)
-    filters: dict[str, Any] = {
-        "limit": _SEARCH_LIMIT,
-        "type": "ondemand",
-        "order": [["dph_total", "asc"]],
-        "allocated_storage": allocated_gb,
-        "verified": {"eq": True},
-        "rentable": {"eq": True},
-        "rented": {"eq": False},
-        "num_gpus": {"eq": wanted.gpu_count},
-        "disk_space": {"gte": allocated_gb},
-        "direct_port_count": {"gte": _MIN_PUBLIC_PORTS},
-        "duration": {"gte": _MIN_REMAINING_SECONDS},
-    }
-    if wanted.gpu_names:
-        names = (spelling for name in wanted.gpu_names for spelling in vast_names(name))
-        filters["gpu_name"] = {"in": sorted(set(names))}
-    if wanted.countries:
-        filters["geolocation"] = {"in": list(wanted.countries)}
-    return filters
-
-
-def _offer(offer: _Offer, wanted: Requirements) -> Offer:
-    region, _, country = (offer.geolocation or "").rpartition(",")
-    storage = disk_gb(wanted.disk_gib) * offer.storage_cost / _STORAGE_HOURS
-    reliability = offer.reliability if offer.reliability is not None else offer.reliability2
-    vcpus = offer.cpu_cores_effective
-    return Offer(
-        provider=VastCloud.name,
-        reference={"ask_id": offer.id},
-        host=offer.machine_id,
-        kind=Kind.CONTAINER,
-        market=Market.ON_DEMAND,
-        gpu_name=canonical_name(offer.gpu_name),
-        gpu_count=offer.num_gpus,
-        vram_mib_per_gpu=int(offer.gpu_ram),
-        vcpus=None if vcpus is None else float(vcpus),
-        memory_mib=_memory_share(offer),
-        disk_gib=gib_from_gb(offer.disk_space),
-        country=country.strip() or None,
-        region=region.strip() or None,
-        price_microusd_per_hour=microusd(offer.dph_base + storage),
-        billing=PER_SECOND,
-        reliability=None if reliability is None else float(reliability),
-        cuda_max=None if offer.cuda_max_good is None else str(offer.cuda_max_good),
-    )
-
-
-def _memory_share(offer: _Offer) -> int | None:
-    """`cpu_ram` and `cpu_cores` are the whole host's; ours is in proportion to our cores."""
-    if not offer.cpu_ram or not offer.cpu_cores or offer.cpu_cores_effective is None:
-        return None
-    return int(offer.cpu_ram * offer.cpu_cores_effective / offer.cpu_cores)
 
 
 def _instance_path(provider_id: str) -> str:

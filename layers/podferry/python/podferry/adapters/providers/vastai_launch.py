@@ -7,6 +7,7 @@ from typing import Any
 
 from podferry.adapters.providers.units import gb_from_gib
 from podferry.domain.errors import ProviderRefusedError
+from podferry.domain.offer import Market
 from podferry.ports.gpu_cloud import LaunchRequest
 
 MAX_ARGUMENTS = 4096
@@ -16,6 +17,7 @@ MAX_PORTS = 64
 MAX_LABEL = 256
 MAX_IMAGE = 1024
 MIN_DISK_GB = 8
+HIGHEST_BID_MICROUSD = 128_000_000
 
 # Values go through Docker flags on their way; anything but plain words travels in the script.
 _PLAIN_VALUE = re.compile(rf"[A-Za-z0-9_./:@%+=,~?&;!*-]{{0,{MAX_VALUE}}}")
@@ -28,7 +30,7 @@ def disk_gb(gib: int) -> int:
 
 
 def launch_body(request: LaunchRequest) -> dict[str, Any]:
-    """No `price`: its presence would make the rental interruptible."""
+    """A `price` makes the rental interruptible: only a bid has one."""
     plain = {name: v for name, v in request.environment.items() if _PLAIN_VALUE.fullmatch(v)}
     exports = (
         f"export {name}={shlex.quote(value)}\n"
@@ -45,8 +47,11 @@ def launch_body(request: LaunchRequest) -> dict[str, Any]:
         "onstart": "/bin/sh",
         "args": ["-c", "".join(exports) + request.bootstrap],
         "env": plain | {f"-p {port}:{port}": "1" for port in request.ports},
+        # Else a bid that does not lead would be queued, and bill its disk.
         "cancel_unavail": True,
     }
+    if request.offer.market is Market.SPOT:
+        body["price"] = int(request.offer.reference["bid_microusd"]) / 1_000_000
     _check_limits(request, body)
     return body
 

@@ -63,7 +63,9 @@ def _state(instance: Instance) -> tuple[ViewState, str | None]:
         return ViewState.FAILED, scrub(instance.status_msg or "")
     wishes = {instance.cur_state, instance.intended_status, instance.next_state}
     if wishes == {"stopped"}:
-        return ViewState.STOPPED, "outbid" if instance.is_bid else "stopped by the provider"
+        if instance.is_bid:
+            return ViewState.RECLAIMED, "outbid"
+        return ViewState.STOPPED, "stopped by the provider"
     state = _STATES.get(status, ViewState.UNKNOWN)
     return state, scrub(instance.status_msg or "") if state is ViewState.STOPPED else None
 

@@ -29,6 +29,7 @@ DEAD = {
     ViewState.GONE: "the provider reports that it is gone",
     ViewState.LOST: "the provider reports its host as lost",
     ViewState.STOPPED: "the provider reports that it stopped",
+    ViewState.RECLAIMED: "the provider has taken it back",
 }
 
 

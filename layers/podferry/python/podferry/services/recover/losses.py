@@ -20,6 +20,7 @@ WATCH_ID = "watch_losses"
 _WORDS = {
     Proof.GONE: Word.GONE,
     Proof.HALTED: Word.HALTED,
+    Proof.RECLAIMED: Word.RECLAIMED,
     Proof.NO_ANSWER: Word.NO_ANSWER,
 }
 
