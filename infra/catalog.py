@@ -86,6 +86,14 @@ FUNCTIONS = (
         BEHIND_HTTP_SECONDS,
         frozenset({Right.WRITE_TABLE, Right.READ_PROVIDER_KEYS, Right.KEEP_OWN_KEYS}),
     ),
+    # A root may be 64 MiB and takes six times that while it is read, and two are compared.
+    FunctionSpec(
+        "library",
+        "Keeps versions and reads in snapshots for users",
+        2048,
+        BEHIND_HTTP_SECONDS,
+        frozenset({Right.WRITE_TABLE, Right.VERIFY_OBJECTS}),
+    ),
     FunctionSpec(
         "agent_api",
         "API of the agents on the machines",

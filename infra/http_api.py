@@ -22,6 +22,7 @@ ROUTES = {
         ("GET", "/v1/provider-keys"),
         *((verb, "/v1/provider-keys/{provider}") for verb in ("GET", "PUT", "DELETE")),
     ),
+    "library": (("POST", "/v1/pods/{pod_id}/keep"),),
     "agent_api": (("POST", "/agent/v1/{proxy+}"),),
     "api": tuple((verb, "/v1/{proxy+}") for verb in ("GET", "POST", "PATCH", "PUT", "DELETE")),
 }

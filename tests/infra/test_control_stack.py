@@ -43,7 +43,7 @@ def test_every_log_is_forgotten_after_a_month(control: Template) -> None:
 
 
 def test_functions_behind_the_api_answer_before_it_gives_up(control: Template) -> None:
-    for name in ("api", "market", "provider_keys", "agent_api", "authorizer", "docs"):
+    for name in ("api", "market", "provider_keys", "library", "agent_api", "authorizer", "docs"):
         assert control.functions()[name]["Timeout"] < 30
 
 

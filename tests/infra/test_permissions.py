@@ -31,6 +31,7 @@ ALLOWED = {
     "api": ROWS | BEGIN | ANSWER,
     "market": ROWS | SECRET,
     "provider_keys": ROWS | SECRET | KEEP_KEYS,
+    "library": ROWS | READ_OBJECTS | {"kms:Decrypt"},
     "agent_api": ROWS
     | ANSWER
     | READ_OBJECTS

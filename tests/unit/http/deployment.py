@@ -32,6 +32,8 @@ from tests.unit.http.description import check
 
 FUNCTIONS = Path(__file__).parents[3] / "functions"
 OPERATOR = "pf_admin_test"
+LIBRARY = {("POST", "keep")}
+"""Method and last part of the path of what the function `library` answers."""
 
 
 class MemoryPorts:
@@ -123,6 +125,8 @@ class Deployment:
             name = "agent_api"
         elif path.startswith("/v1/provider-keys"):
             name = "provider_keys"
+        elif (method, path.rpartition("/")[2]) in LIBRARY:
+            name = "library"
         elif method == "GET" and path in {"/v1/offers", "/v1/providers"}:
             name = "market"
         front: Front = handler_of(name).front

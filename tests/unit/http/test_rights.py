@@ -6,7 +6,7 @@ import pytest
 
 from podferry.domain.account import USER_SCOPES, Scope
 from podferry.http.openapi import describe
-from podferry.http.surfaces import AGENT_ROUTES, KEY_ROUTES, MARKET_ROUTES, USER_ROUTES
+from podferry.http.surfaces import AGENT_ROUTES, ALL_OF_USERS
 from tests.unit.http.deployment import (
     FUNCTIONS,
     OPERATOR,
@@ -30,7 +30,7 @@ def all_routes() -> list[tuple[str, str, str]]:
         path = template
         for name, prefix in IDS.items():
             path = path.replace(f"{{{name}_id}}", f"{prefix}_{'0' * 26}")
-        path = path.replace("{provider}", "no-such-provider")
+        path = path.replace("{provider}", "no-such-provider").replace("{number}", "1")
         for method, operation in operations.items():
             [[scheme]] = operation["security"]
             found.append((method.upper(), path, scheme))
@@ -43,7 +43,7 @@ AGENTS = [(method, path) for method, path, scheme in all_routes() if "token" in 
 
 
 def test_every_declared_route_is_in_one_of_these_lists() -> None:
-    routers = (*USER_ROUTES, *MARKET_ROUTES, *KEY_ROUTES, *AGENT_ROUTES)
+    routers = (*ALL_OF_USERS, *AGENT_ROUTES)
     declared = sum(len(methods) for router in routers for methods in router.methods.values())
     assert len(USERS) + len(OPERATORS) + len(AGENTS) == declared
 
@@ -98,6 +98,8 @@ def minimal(method: str, path: str) -> Any:
     """A body that the route reads."""
     if method == "POST" and path.endswith("/exec"):
         return {"script": "id"}
+    if method == "POST" and path.endswith("/rollback"):
+        return {"version": 1}
     if method == "PUT":
         return {"api_key": "x"}
     if method != "POST":
@@ -168,7 +170,7 @@ def agent_body(path: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name", ["api", "market", "provider_keys", "agent_api", "authorizer", "docs"]
+    "name", ["api", "market", "provider_keys", "library", "agent_api", "authorizer", "docs"]
 )
 def test_a_functions_handler_is_wiring_and_one_call(name: str) -> None:
     assert callable(handler_of(name).handler)

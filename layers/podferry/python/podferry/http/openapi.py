@@ -13,7 +13,7 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
 from aws_lambda_powertools.event_handler.openapi.models import HTTPBearer, Server, Tag
 
 from podferry.http import error_list, replies
-from podferry.http.surfaces import AGENT_ROUTES, KEY_ROUTES, MARKET_ROUTES, USER_ROUTES
+from podferry.http.surfaces import AGENT_ROUTES, ALL_OF_USERS
 
 TITLE = "Podferry"
 VERSION = "1"
@@ -54,7 +54,7 @@ Json = dict[str, Any]
 def describe() -> Json:
     """The whole description."""
     resolver = APIGatewayHttpResolver()
-    for router in (*USER_ROUTES, *MARKET_ROUTES, *KEY_ROUTES, *AGENT_ROUTES):
+    for router in (*ALL_OF_USERS, *AGENT_ROUTES):
         resolver.include_router(router)
     schema = resolver.get_openapi_schema(
         title=TITLE,

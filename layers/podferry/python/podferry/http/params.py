@@ -17,7 +17,11 @@ CommandId = Annotated[str, Path(pattern=f"^cmd_{_ULID}$")]
 KeyId = Annotated[str, Path(pattern=f"^key_{_ULID}$")]
 SshKeyId = Annotated[str, Path(pattern=f"^ssh_{_ULID}$")]
 
+VersionNo = Annotated[str, Path(pattern="^[1-9][0-9]{0,5}$", description="Of a version.")]
+
 VOLUME_ID_PATTERN = f"^vol_{_ULID}$"
+ENVIRONMENT_ID_PATTERN = f"^env_{_ULID}$"
+SNAPSHOT_ID_PATTERN = f"^snap_{_ULID}$"
 
 Limit = Annotated[int, Query(ge=1, le=100, description="Rows in a page.")]
 Cursor = Annotated[

@@ -3,15 +3,20 @@
 from podferry.http.agent.routes import routes as agent
 from podferry.http.front import Front, make_resolver
 from podferry.http.routes.accounts import routes as accounts
+from podferry.http.routes.environments import routes as environments
+from podferry.http.routes.library import routes as library
 from podferry.http.routes.market import routes as market
 from podferry.http.routes.pods import routes as pods
 from podferry.http.routes.provider_keys import routes as provider_keys
 from podferry.http.routes.running import routes as running
 from podferry.http.routes.snapshots import routes as snapshots
+from podferry.http.routing import ApiRouter
 
-USER_ROUTES = (pods, running, snapshots, accounts)
+USER_ROUTES = (pods, running, snapshots, environments, accounts)
 MARKET_ROUTES = (market,)
 KEY_ROUTES = (provider_keys,)
+LIBRARY_ROUTES = (library,)
+ALL_OF_USERS = (*USER_ROUTES, *MARKET_ROUTES, *KEY_ROUTES, *LIBRARY_ROUTES)
 AGENT_ROUTES = (agent,)
 
 USER_BODY_BYTES = 512 * 1024
@@ -19,20 +24,30 @@ AGENT_BODY_BYTES = 2 * 1024 * 1024
 
 
 def user_front() -> Front:
-    """Everything under /v1 but the market and the provider keys."""
-    return Front(make_resolver(USER_ROUTES, (*MARKET_ROUTES, *KEY_ROUTES)), USER_BODY_BYTES)
+    """Everything under /v1 that no other function answers."""
+    return _front(USER_ROUTES)
 
 
 def market_front() -> Front:
     """Offers and providers."""
-    return Front(make_resolver(MARKET_ROUTES, (*USER_ROUTES, *KEY_ROUTES)), USER_BODY_BYTES)
+    return _front(MARKET_ROUTES)
 
 
 def keys_front() -> Front:
     """Accounts' own keys at the providers."""
-    return Front(make_resolver(KEY_ROUTES, (*USER_ROUTES, *MARKET_ROUTES)), USER_BODY_BYTES)
+    return _front(KEY_ROUTES)
+
+
+def library_front() -> Front:
+    """What takes reading snapshots."""
+    return _front(LIBRARY_ROUTES)
 
 
 def agent_front() -> Front:
     """Everything under /agent/v1."""
     return Front(make_resolver(AGENT_ROUTES), AGENT_BODY_BYTES)
+
+
+def _front(routes: tuple[ApiRouter, ...]) -> Front:
+    neighbours = tuple(one for one in ALL_OF_USERS if one not in routes)
+    return Front(make_resolver(routes, neighbours), USER_BODY_BYTES)

@@ -13,6 +13,9 @@ from podferry.services.agent.register import RegisterAgent
 from podferry.services.agent.saves import AskSave
 from podferry.services.browse import Browse
 from podferry.services.cancel import CancelOperation
+from podferry.services.environments.change import ChangeEnvironment
+from podferry.services.environments.keep import KeepPod
+from podferry.services.environments.roll_back import RollBack
 from podferry.services.idempotency import Replies
 from podferry.services.identify import Identify
 from podferry.services.keys import Keys
@@ -51,6 +54,12 @@ class UseCases(Protocol):
     def save_pod(self) -> SavePod: ...
     @property
     def ask_proof(self) -> AskProof: ...
+    @property
+    def keep_pod(self) -> KeepPod: ...
+    @property
+    def roll_back(self) -> RollBack: ...
+    @property
+    def change_environment(self) -> ChangeEnvironment: ...
     @property
     def cancel_operation(self) -> CancelOperation: ...
     @property

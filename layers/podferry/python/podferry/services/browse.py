@@ -19,7 +19,7 @@ from podferry.domain.state_word import StateWord, state_word
 from podferry.domain.version import Version
 from podferry.domain.volume import Environment, Volume
 from podferry.ports.store import Page, Store
-from podferry.services.environments.rows import present
+from podferry.services.environments.rows import present, version_of
 
 E = TypeVar("E", bound=Entity)
 
@@ -162,6 +162,9 @@ class Browse:
         """Committed captures of an environment; a page may hold fewer than `limit`."""
         self.environment(account_id, environment_id)
         return self._committed(environment_id, limit, cursor)
+
+    def version(self, account_id: str, environment_id: str, number: int) -> Version:
+        return version_of(self.store, self.environment(account_id, environment_id), number)
 
     def volumes(self, account_id: str, *, limit: int, cursor: str | None) -> Page[Volume]:
         return self.store.list_owned(Volume, account_id, limit=limit, cursor=cursor)

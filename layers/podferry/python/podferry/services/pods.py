@@ -137,7 +137,7 @@ class CreatePod:
         if new.version is None:
             return fresh, []
         source = own_environment(self.records, account_id, new.version.environment_id)
-        version = version_of(self.records, source, new.version.number)
+        version = version_of(self.records.store, source, new.version.number)
         return begun_as(fresh, version), [Check(source)]
 
     def _volume(self, account_id: str, new: NewPod) -> Volume:

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from podferry.domain.activity import IdlePolicy
 from podferry.domain.event import Event
@@ -20,6 +20,7 @@ from podferry.domain.saving import SaveKind, SaveState
 from podferry.domain.snapshot import Snapshot
 from podferry.domain.state_word import StateWord
 from podferry.domain.volume import Environment, Volume
+from podferry.http.models.environment import VersionRefBody
 from podferry.http.models.fields import Flag, Input, Integer, Name, Output, left_alone
 from podferry.http.models.idle import IdleBody, IdleStatusView, IdleView
 from podferry.http.models.machine import MachineView
@@ -56,7 +57,11 @@ class NewPodBody(Input):
     """A pod to make."""
 
     name: Name
-    spec: SpecBody
+    spec: SpecBody = SpecBody()
+    environment: VersionRefBody | None = Field(
+        default=None,
+        description="A version to begin as. It has the image, so `spec.image` is left out.",
+    )
     requirements: RequirementsBody = RequirementsBody()
     volume_id: str | None = Field(
         default=None,
@@ -71,9 +76,16 @@ class NewPodBody(Input):
     )
     start: Flag = Field(default=True, description="Whether to launch it at once.")
 
+    @model_validator(mode="after")
+    def _one_base(self) -> "NewPodBody":
+        if (self.spec.image is None) == (self.environment is None):
+            raise ValueError("give either spec.image or environment: what the pod begins as")
+        return self
+
     def to_new_pod(self) -> NewPod:
         return NewPod(
             name=self.name,
+            version=None if self.environment is None else self.environment.to_ref(),
             spec=self.spec.to_spec(),
             requirements=self.requirements.to_requirements(),
             volume_id=self.volume_id,

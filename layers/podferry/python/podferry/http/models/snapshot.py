@@ -10,6 +10,7 @@ from podferry.domain.proof import ProofMode
 from podferry.domain.saving import SaveKind
 from podferry.domain.snapshot import Snapshot
 from podferry.domain.volume import Environment, Volume
+from podferry.http.models.environment import VersionRefView
 from podferry.http.models.fields import Input, Output
 
 
@@ -19,15 +20,20 @@ class EnvironmentView(Output):
     id: str
     name: str
     image: str
-    head: str | None = Field(description="The newest capture.")
+    head: str | None = Field(
+        description="Its working state: the newest capture, or what it was taken back to."
+    )
     captured_at: datetime | None
     size_bytes: int
+    versions: int = Field(description="How many versions it has; they are numbered from 1.")
+    made_from: VersionRefView | None = Field(description="The version that it began as, if any.")
     created_at: datetime
     revision: int
 
     @classmethod
     def of(cls, environment: Environment) -> "EnvironmentView":
-        return cls(**{name: getattr(environment, name) for name in cls.model_fields})
+        known = {name: getattr(environment, name) for name in cls.model_fields}
+        return cls(**{**known, "made_from": VersionRefView.of(environment.made_from)})
 
 
 class VolumeView(Output):
@@ -110,6 +116,7 @@ class SnapshotView(Output):
     root_sha256: str | None
     summary: dict[str, Any] = Field(description="What the capture counted and warned of.")
     made_on: MadeOnView | None = Field(description="Of an environment.")
+    version: int | None = Field(description="Of an environment, if the capture is a version.")
     last_proven_at: datetime | None = Field(description="Last proven restorable.")
     last_proof: ProofView | None
 
@@ -123,6 +130,7 @@ class SnapshotView(Output):
             machine_id=snapshot.machine_id,
             operation_id=snapshot.operation_id,
             made_on=None if snapshot.made_on is None else MadeOnView.of(snapshot.made_on),
+            version=snapshot.version,
             committed_at=snapshot.committed_at,
             root_sha256=None if root is None else root.sha256,
             summary=snapshot.summary,

@@ -110,7 +110,9 @@ CaptureRules = Annotated[
 class SpecBody(Input):
     """How the pod runs on a machine, whichever it is."""
 
-    image: Image
+    image: Image | None = Field(
+        default=None, description="Needed unless the pod begins as a version."
+    )
     startup_script: Script | None = None
     on_stop_script: Script | None = None
     environment: Variables = Field(default_factory=dict)
@@ -121,7 +123,7 @@ class SpecBody(Input):
     capacity_wait_seconds: CapacityWait = 0
 
     def to_spec(self) -> RunSpec:
-        return RunSpec(**dict(self))
+        return RunSpec(**{**dict(self), "image": self.image or ""})
 
 
 class SpecPatch(Input):

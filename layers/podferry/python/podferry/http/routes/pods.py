@@ -3,7 +3,6 @@
 from aws_lambda_powertools.event_handler import Response
 
 from podferry.domain.account import Scope
-from podferry.domain.errors import ConflictError
 from podferry.http.answers import GONE, JSON, POLL_SECONDS, found, gone, has_ended
 from podferry.http.call import Call, CallNow
 from podferry.http.models.operation import OperationView
@@ -17,8 +16,7 @@ from podferry.http.models.pod import (
     PodView,
 )
 from podferry.http.params import DEFAULT_LIMIT, Cursor, IfMatch, Limit, PodId, Prefer
-from podferry.http.refusals import PreconditionFailedError
-from podferry.http.revision import etag_of, require_match
+from podferry.http.revision import etag_of, matching, require_match
 from podferry.http.routing import Answer, ApiRouter
 from podferry.http.waiting import wait_for
 from podferry.services.pods import PodChange
@@ -109,12 +107,8 @@ def change_pod(
         on_reclaim=body.on_reclaim,
         idle=body.idle_change(),
     )
-    try:
+    with matching(if_match):
         changed = call.use.change_pod.change(call.account_id, pod_id, change, pod.revision)
-    except ConflictError as error:
-        if if_match is not None and type(error) is ConflictError:
-            raise PreconditionFailedError(error.detail) from error
-        raise
     return found(_view(call, pod_id), changed.revision)
 
 

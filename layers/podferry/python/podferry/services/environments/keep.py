@@ -99,10 +99,10 @@ class KeepPod:
 
     def _same(self, environment: Environment, capture: Snapshot) -> Version | None:
         if capture.version is not None:
-            return version_of(self.records, environment, capture.version)
+            return version_of(self.records.store, environment, capture.version)
         if environment.versions == 0:
             return None
-        newest = version_of(self.records, environment, environment.versions)
+        newest = version_of(self.records.store, environment, environment.versions)
         kept = self.records.store.get(Snapshot, newest.snapshot_id)
         contents = [self.verify.read_root(one).content for one in (kept, capture)]
         return newest if contents[0] == contents[1] else None

@@ -61,7 +61,7 @@ class RollBack:
     def _goal(self, environment: Environment, target: Target) -> Snapshot:
         if target.version is None:
             return capture_of(self.records, environment, target.snapshot_id or "")
-        version = version_of(self.records, environment, target.version)
+        version = version_of(self.records.store, environment, target.version)
         return self.records.store.get(Snapshot, version.snapshot_id)
 
     def _moved(self, pod: Pod, environment: Environment, goal: Snapshot) -> list[Change]:

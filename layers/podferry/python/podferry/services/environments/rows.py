@@ -4,7 +4,7 @@ from podferry.domain.errors import NotFoundError
 from podferry.domain.snapshot import Snapshot, SnapshotState
 from podferry.domain.version import Frozen, Version, version_id
 from podferry.domain.volume import Environment
-from podferry.ports.store import Change, Create, Update
+from podferry.ports.store import Change, Create, Store, Update
 from podferry.services.records import Records
 
 
@@ -28,13 +28,13 @@ def present(environment: Environment) -> Environment:
     return environment
 
 
-def version_of(records: Records, environment: Environment, number: int) -> Version:
+def version_of(store: Store, environment: Environment, number: int) -> Version:
     """One of the environment's versions.
 
     Raises:
         NotFoundError: it has no such number.
     """
-    version = records.store.find(Version, version_id(environment.id, number))
+    version = store.find(Version, version_id(environment.id, number))
     if version is None:
         raise NotFoundError(
             f"environment {environment.id} has no version {number}; its newest one is "
