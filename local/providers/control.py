@@ -107,6 +107,7 @@ class Control:
             "external_ports": instance.external_ports,
             "message": instance.message,
             "box_is_alive": is_alive,
+            "is_leaving": self._simulator.is_leaving(instance),
             "box_pid": box.pid if box is not None and is_alive else None,
         }
 

@@ -67,6 +67,7 @@ class Simulator(ABC):
         self._router = Router(self.routes())
         self._control = Control(self)
         self._settling = threading.Lock()
+        self._leaving: set[str] = set()
         self.fleet.open(self)
 
     @property
@@ -221,8 +222,14 @@ class Simulator(ABC):
             else:
                 box.wait(seconds)
             self.fleet.end(instance.id, phase)
+            self._leaving.discard(instance.id)
 
+        self._leaving.add(instance.id)
         threading.Thread(target=end_later, daemon=True).start()
+
+    def is_leaving(self, instance: Instance) -> bool:
+        """Whether it was told that it will be taken back, and is still there."""
+        return instance.id in self._leaving
 
     def _refusal(self, request: Request) -> Response | None:
         key = self.presented_key(request)

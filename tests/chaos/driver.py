@@ -3,7 +3,7 @@
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -27,6 +27,20 @@ BALANCE_MICROS = 1_000_000_000
 AT_REST = frozenset({"running", "stopped", "deleted"})
 _AGENTS = "for p in /proc/[0-9]*; do grep -qa podferry_agent $p/cmdline && echo ${p#/proc/}; done"
 _GONE = frozenset({"gone", "failed"})
+
+
+def are_at_rest(views: Iterable[Mapping[str, Any]], standing: Iterable[Mapping[str, Any]]) -> bool:
+    """Also that what runs has a box, though the control plane may not have missed it yet.
+
+    A box whose reclaim is announced and still to come is trouble, too.
+    """
+    staying = {i["id"] for i in standing if i["box_is_alive"] and not i["is_leaving"]}
+    return all(
+        view["state"] in AT_REST
+        and view["operation"] is None
+        and (view["state"] != "running" or view["machine"]["provider_id"] in staying)
+        for view in views
+    )
 
 
 class UnsettledError(Exception):
@@ -253,15 +267,7 @@ class Driver:
         return LOOKS_AT_WORK if is_at_work else LOOKS_AT_REST
 
     def _are_at_rest(self) -> bool:
-        """Also that what runs has a box, though the control plane may not have missed it yet."""
-        alive = {i["id"] for i in self.standing() if i["box_is_alive"]}
-        views = [self._view(pod) for pod in self.account.pods]
-        return all(
-            view["state"] in AT_REST
-            and view["operation"] is None
-            and (view["state"] != "running" or view["machine"]["provider_id"] in alive)
-            for view in views
-        )
+        return are_at_rest([self._view(pod) for pod in self.account.pods], self.standing())
 
     def _are_all(self, state: str, verb: str) -> bool:
         """Whether all pods are there; those that rest elsewhere are asked to go there."""

@@ -33,8 +33,10 @@ def test_a_reclaim_with_notice_gives_the_seconds_it_says(container):
     started = time.monotonic()
     container.sim("POST", f"instances/{instance}/reclaim", {"notice": "sigterm", "seconds": 0.8})
     wait_for(lambda: b"warned" in container.sim("GET", f"instances/{instance}/log"), 0.7)
-    assert container.state(instance)["box_is_alive"]
+    told = container.state(instance)
+    assert (told["box_is_alive"], told["is_leaving"]) == (True, True)
     wait_for(lambda: not container.state(instance)["box_is_alive"])
+    wait_for(lambda: not container.state(instance)["is_leaving"])
     assert 0.7 < time.monotonic() - started < 3
 
 
