@@ -19,6 +19,7 @@ from podferry.services.garbage.collect import CollectGarbage
 from podferry.services.garbage.forget import ForgetRows
 from podferry.services.garbage.sweep import SweepObjects
 from podferry.services.garbage.thin import ThinOut
+from podferry.services.garbage.trash import EmptyTrash
 from podferry.services.records import Records
 from podferry.services.saves.thin import ThinSaves
 from podferry.services.verification import VerifySnapshot
@@ -86,7 +87,7 @@ class Deployment:
     def collect(self) -> None:
         records = self.records
         sweep = SweepObjects(records, self.objects, VerifySnapshot(records, self.objects))
-        thin = ThinOut(records, ThinSaves(records))
+        thin = ThinOut(records, ThinSaves(records), EmptyTrash(records))
         bury, forget = BuryDead(records), ForgetRows(records)
         collector = CollectGarbage(records, thin, bury, sweep, forget, self.signals)
         outcome = collector.run(lambda: True)

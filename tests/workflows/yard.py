@@ -171,34 +171,44 @@ class Yard:
         return self.store.get(Snapshot, snapshot_id)  # type: ignore[no-any-return]
 
     def snapshots(self) -> list[Snapshot]:
-        volumes = self.store.list_owned(Volume, self.world.account.id, limit=1000).items
         return [
             snapshot
-            for volume in volumes
+            for volume in self.volumes()
             for owner in (volume.id, expired_owner(volume.id))
             for snapshot in self.store.list_owned(Snapshot, owner, limit=1000).items
         ]
 
+    def volumes(self) -> list[Volume]:
+        """Deleted ones, too."""
+        return list(self.store.list_owned(Volume, self.world.account.id, limit=1000).items)
+
     def heads(self) -> set[str]:
-        volumes = self.store.list_owned(Volume, self.world.account.id, limit=1000).items
-        return {volume.head for volume in volumes if volume.head is not None}
+        return {volume.head for volume in self.volumes() if volume.head is not None}
 
     def collector(self) -> Collector:
         return self.store.get(Collector, COLLECTOR_ID)  # type: ignore[no-any-return]
 
     def missing(self) -> list[str]:
         """Objects that a committed snapshot needs and that are not there."""
-        there = set(self.world.objects.keys(KIND))
+        there = set(self.keys())
         return [key for key in self._needed_keys() if key not in there]
 
     def needless(self) -> set[str]:
-        return set(self.world.objects.keys(KIND)) - set(self._needed_keys())
+        return set(self.keys()) - set(self._needed_keys())
+
+    def keys(self) -> list[str]:
+        """What is in the store."""
+        return list(self.world.objects.keys(KIND))
+
+    def needed_by(self, snapshot_id: str) -> Iterable[str]:
+        """The objects that a restore of it reads."""
+        yield object_key(self.world.account.id, snapshot_id, "root")
+        yield from (self._key(*pack) for pack in self.packs[snapshot_id])
 
     def _needed_keys(self) -> Iterable[str]:
         for snapshot in self.snapshots():
             if snapshot.state == SnapshotState.COMMITTED:
-                yield object_key(snapshot.account_id, snapshot.id, "root")
-                yield from (self._key(*pack) for pack in self.packs[snapshot.id])
+                yield from self.needed_by(snapshot.id)
 
     # The collector
 

@@ -102,6 +102,9 @@ def minimal(method: str, path: str) -> Any:
         return {"version": 1}
     if method == "PUT":
         return {"api_key": "x"}
+    if path.startswith("/v1/volumes/"):
+        named = {"snapshot_id": IDS["snapshot"] + "_" + "0" * 26}
+        return {"PATCH": {"name": "a"}}.get(method, named if path.endswith("/restore") else None)
     if method != "POST":
         return None if method != "PATCH" else {}
     return {

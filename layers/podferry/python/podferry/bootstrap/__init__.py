@@ -29,6 +29,7 @@ from podferry.services.garbage.collect import CollectGarbage
 from podferry.services.garbage.forget import ForgetRows
 from podferry.services.garbage.sweep import SweepObjects
 from podferry.services.garbage.thin import ThinOut
+from podferry.services.garbage.trash import EmptyTrash
 from podferry.services.idempotency import Replies
 from podferry.services.identify import Identify
 from podferry.services.idle.stop import StopIdle
@@ -68,6 +69,8 @@ from podferry.services.stop.commit import CommitHeads, VerifyCaptures
 from podferry.services.stop.give_up import AwaitGone, FinishStop, GiveUpMachine
 from podferry.services.stop.turn_back import AssessStop, FailStop, ResumeMachine
 from podferry.services.stop_pod import StopPod
+from podferry.services.volumes.history import ForkVolume, RestoreVolume
+from podferry.services.volumes.keep import KeepVolume
 from podferry.settings import read_settings
 
 __all__ = ["Application", "AwsPorts", "Ports", "application"]
@@ -160,6 +163,20 @@ class Application(Foundation):
     @cached_property
     def run_command(self) -> RunCommand:
         return RunCommand(self.records)
+
+    # Volumes
+
+    @cached_property
+    def restore_volume(self) -> RestoreVolume:
+        return RestoreVolume(self.records)
+
+    @cached_property
+    def fork_volume(self) -> ForkVolume:
+        return ForkVolume(self.records)
+
+    @cached_property
+    def keep_volume(self) -> KeepVolume:
+        return KeepVolume(self.records)
 
     # Agents
 
@@ -369,7 +386,7 @@ class Application(Foundation):
     def collect_garbage(self) -> CollectGarbage:
         records = self.records
         sweep = SweepObjects(records, self.ports.objects, self.verify_snapshot)
-        thin = ThinOut(records, ThinSaves(records))
+        thin = ThinOut(records, ThinSaves(records), EmptyTrash(records))
         forget, signals = ForgetRows(records), self.ports.signals
         return CollectGarbage(records, thin, BuryDead(records), sweep, forget, signals)
 

@@ -78,6 +78,8 @@ class Snapshot(Entity):
     """Of a save that is being verified: how many of its objects are proven."""
     expired_at: datetime | None = None
     """When it was thinned out. It stays committed: newer snapshots may need its objects."""
+    left_at: datetime | None = None
+    """When its volume went back to another save. It is kept as if it was made then."""
     made_on: MadeOn | None = None
     """Of an environment: the system of the machine that it was captured on."""
     proof: Proof | None = None

@@ -1,11 +1,22 @@
 """Volumes and environments: what a pod is made of when no machine runs it."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from podferry.domain.entity import Entity
 from podferry.domain.saving import Saving
+
+TRASH = timedelta(days=7)
+"""For so long a deleted volume can be taken back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What a fork began with. The save stays where it was made and is kept as long as the fork."""
+
+    volume_id: str
+    snapshot_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +48,23 @@ class Volume(Entity):
     saving: Saving = field(default_factory=Saving)
     thinned_at: datetime | None = None
     """When its older saves were last looked through."""
+    forked_from: Origin | None = None
+    trashed_at: datetime | None = None
+    """When its user deleted it; it keeps everything for `TRASH`."""
+    purged_at: datetime | None = None
+    """When the trash was emptied. The row stays, because pods name it; its data go."""
+
+    @property
+    def pins(self) -> frozenset[str]:
+        """The saves that it may still be started from, listed or not."""
+        origin = None if self.forked_from is None else self.forked_from.snapshot_id
+        named = (self.head, self.whole_head, origin)
+        return frozenset(one for one in named if one is not None)
+
+    @property
+    def gone_from(self) -> datetime | None:
+        """Of a deleted one: from when on the garbage collector may empty the trash."""
+        return None if self.trashed_at is None else self.trashed_at + TRASH
 
     def saving_by(self, epoch: int) -> Saving:
         """How the saves of this epoch's machine go."""

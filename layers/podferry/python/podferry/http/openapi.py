@@ -28,7 +28,8 @@ within 24 hours, however often it is sent. Money is in micro-USD, times are UTC.
 TAGS = {
     "pods": "Make, see, change and delete pods.",
     "running": "Start, stop and move pods, run commands in them, follow operations.",
-    "snapshots": "Environments, volumes and their frozen states.",
+    "snapshots": "Environments and their frozen states; proofs that a frozen state is whole.",
+    "volumes": "Trees at /workspace, their history, forks and the trash.",
     "market": "What can be rented.",
     "accounts": "Accounts, API keys, SSH keys and keys at the providers.",
     "agent": "For the agents on rented machines; not for users.",

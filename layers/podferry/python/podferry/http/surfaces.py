@@ -10,9 +10,10 @@ from podferry.http.routes.pods import routes as pods
 from podferry.http.routes.provider_keys import routes as provider_keys
 from podferry.http.routes.running import routes as running
 from podferry.http.routes.snapshots import routes as snapshots
+from podferry.http.routes.volumes import routes as volumes
 from podferry.http.routing import ApiRouter
 
-USER_ROUTES = (pods, running, snapshots, environments, accounts)
+USER_ROUTES = (pods, running, snapshots, environments, volumes, accounts)
 MARKET_ROUTES = (market,)
 KEY_ROUTES = (provider_keys,)
 LIBRARY_ROUTES = (library,)

@@ -29,6 +29,8 @@ from podferry.services.save_pod import SavePod
 from podferry.services.ssh_keys import SshKeys
 from podferry.services.start_pod import StartPod
 from podferry.services.stop_pod import StopPod
+from podferry.services.volumes.history import ForkVolume, RestoreVolume
+from podferry.services.volumes.keep import KeepVolume
 
 
 class UseCases(Protocol):
@@ -52,6 +54,12 @@ class UseCases(Protocol):
     def move_pod(self) -> MovePod: ...
     @property
     def save_pod(self) -> SavePod: ...
+    @property
+    def restore_volume(self) -> RestoreVolume: ...
+    @property
+    def fork_volume(self) -> ForkVolume: ...
+    @property
+    def keep_volume(self) -> KeepVolume: ...
     @property
     def ask_proof(self) -> AskProof: ...
     @property

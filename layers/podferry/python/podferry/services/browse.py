@@ -166,11 +166,27 @@ class Browse:
     def version(self, account_id: str, environment_id: str, number: int) -> Version:
         return version_of(self.store, self.environment(account_id, environment_id), number)
 
-    def volumes(self, account_id: str, *, limit: int, cursor: str | None) -> Page[Volume]:
-        return self.store.list_owned(Volume, account_id, limit=limit, cursor=cursor)
+    def volumes(
+        self, account_id: str, *, is_in_trash: bool, limit: int, cursor: str | None
+    ) -> Page[Volume]:
+        """Those that are there, or those in the trash; a page may hold fewer than `limit`."""
+        page = self.store.list_owned(Volume, account_id, limit=limit, cursor=cursor)
+        present = [one for one in page.items if one.purged_at is None]
+        wanted = [one for one in present if (one.trashed_at is not None) == is_in_trash]
+        return Page(wanted, page.cursor)
 
     def volume(self, account_id: str, volume_id: str) -> Volume:
-        return self._own(Volume, account_id, volume_id)
+        """The volume, also one in the trash."""
+        volume = self._own(Volume, account_id, volume_id)
+        if volume.purged_at is not None:
+            raise NotFoundError(f"no volume {volume_id} in this account: it was deleted")
+        return volume
+
+    def volume_events(
+        self, account_id: str, volume_id: str, *, limit: int, cursor: str | None
+    ) -> Page[Event]:
+        self.volume(account_id, volume_id)
+        return self.store.list_owned(Event, volume_id, limit=limit, cursor=cursor)
 
     def saves(
         self, account_id: str, volume_id: str, *, limit: int, cursor: str | None

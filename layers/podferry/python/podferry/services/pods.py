@@ -24,6 +24,7 @@ from podferry.services.environments.rows import own_environment, version_of
 from podferry.services.operations import require_idle
 from podferry.services.records import Records
 from podferry.services.start_pod import StartPod
+from podferry.services.volumes.rules import usable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,7 @@ class CreatePod:
 
         Raises:
             NotFoundError: the named volume or version is not in the account.
+            WrongStateError: the volume is in the trash.
             VolumeBusyError: another pod's machine holds the named volume.
             ConflictError: the version's environment moved at the same moment.
         """
@@ -142,7 +144,7 @@ class CreatePod:
 
     def _volume(self, account_id: str, new: NewPod) -> Volume:
         if new.volume_id is not None:
-            return self.records.get_own(Volume, account_id, new.volume_id)
+            return usable(self.records, account_id, new.volume_id)
         return Volume(
             id=self.records.new_id(Volume),
             account_id=account_id,

@@ -11,6 +11,7 @@ from podferry.domain.event import Event
 from podferry.domain.ids import RANDOM_BITS, new_id
 from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod
+from podferry.domain.volume import Volume
 from podferry.ports.store import Change, Create, Store
 from podferry.ports.surroundings import Clock, Randomness
 
@@ -69,9 +70,13 @@ class Records:
         """Like `pod_event`, of something that nobody asked for."""
         return self._event(pod, event_type, "background", None, evidence)
 
+    def volume_event(self, volume: Volume, event_type: str, cause: str, **evidence: Any) -> Create:
+        """An event under the volume: of what is done to it while no pod runs it."""
+        return self._event(volume, event_type, cause, None, evidence)
+
     def _event(
         self,
-        pod: Pod,
+        subject: Entity,
         event_type: str,
         cause: str,
         operation_id: str | None,
@@ -80,9 +85,9 @@ class Records:
         return Create(
             Event(
                 id=self.new_id(Event),
-                account_id=pod.account_id,
+                account_id=subject.account_id,
                 created_at=self.now(),
-                subject_id=pod.id,
+                subject_id=subject.id,
                 type=event_type,
                 cause=cause,
                 operation_id=operation_id,

@@ -10,6 +10,7 @@ from podferry.domain.volume import Lease, Volume
 from podferry.ports.store import Create, Update
 from podferry.services.operations import Operations, require_idle
 from podferry.services.records import Records
+from podferry.services.volumes.rules import require_present
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +81,11 @@ class StartPod:
         """The rows of a start of this pod by this new operation.
 
         Raises:
-            WrongStateError: the pod is not stopped.
+            WrongStateError: the pod is not stopped, or its volume was deleted.
             VolumeBusyError: another pod holds the volume.
         """
         check_move(pod, PodState.LAUNCHING)
+        require_present(volume)
         if volume.lease is not None and volume.lease.pod_id != pod.id:
             raise VolumeBusyError(
                 f"volume {volume.id} is in use by pod {volume.lease.pod_id}; stop that pod first"

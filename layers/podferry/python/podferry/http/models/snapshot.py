@@ -1,4 +1,4 @@
-"""Environments, volumes and their frozen states, as users see them."""
+"""Environments, and frozen states of them and of volumes, as users see them."""
 
 from datetime import datetime
 from typing import Any
@@ -9,7 +9,7 @@ from podferry.domain.floor import MadeOn
 from podferry.domain.proof import ProofMode
 from podferry.domain.saving import SaveKind
 from podferry.domain.snapshot import Snapshot
-from podferry.domain.volume import Environment, Volume
+from podferry.domain.volume import Environment
 from podferry.http.models.environment import VersionRefView
 from podferry.http.models.fields import Input, Output
 
@@ -34,41 +34,6 @@ class EnvironmentView(Output):
     def of(cls, environment: Environment) -> "EnvironmentView":
         known = {name: getattr(environment, name) for name in cls.model_fields}
         return cls(**{**known, "made_from": VersionRefView.of(environment.made_from)})
-
-
-class VolumeView(Output):
-    """A tree at /workspace; one machine writes it at a time."""
-
-    id: str
-    name: str
-    head: str | None = Field(description="The newest save.")
-    whole_head: str | None = Field(
-        description="If the head is a partial save, the newest whole one."
-    )
-    saved_at: datetime | None = Field(
-        description="What was written before is in the newest save: when the last whole one began."
-    )
-    age_seconds: float | None = Field(description="Of the newest save.")
-    size_bytes: int
-    in_use_by: str | None = Field(description="The pod whose machine may write it.")
-    created_at: datetime
-    revision: int
-
-    @classmethod
-    def of(cls, volume: Volume, now: datetime) -> "VolumeView":
-        saved_at = volume.saved_at
-        return cls(
-            id=volume.id,
-            name=volume.name,
-            head=volume.head,
-            whole_head=volume.whole_head,
-            saved_at=saved_at,
-            age_seconds=None if saved_at is None else (now - saved_at).total_seconds(),
-            size_bytes=volume.size_bytes,
-            in_use_by=None if volume.lease is None else volume.lease.pod_id,
-            created_at=volume.created_at,
-            revision=volume.revision,
-        )
 
 
 class VerifyBody(Input):

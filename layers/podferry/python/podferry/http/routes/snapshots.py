@@ -1,4 +1,4 @@
-"""Look at environments and volumes and at their frozen states."""
+"""Look at environments and at their frozen states; prove a frozen state of anything."""
 
 from aws_lambda_powertools.event_handler import Response
 
@@ -7,13 +7,7 @@ from podferry.http.answers import OPERATION_ANSWERS, begun, found
 from podferry.http.call import CallNow
 from podferry.http.models.operation import OperationView
 from podferry.http.models.page import PageView
-from podferry.http.models.snapshot import (
-    EnvironmentView,
-    SaveView,
-    SnapshotView,
-    VerifyBody,
-    VolumeView,
-)
+from podferry.http.models.snapshot import EnvironmentView, SnapshotView, VerifyBody
 from podferry.http.params import (
     DEFAULT_LIMIT,
     Cursor,
@@ -21,7 +15,6 @@ from podferry.http.params import (
     Limit,
     Prefer,
     SnapshotId,
-    VolumeId,
 )
 from podferry.http.routing import Answer, ApiRouter
 
@@ -73,52 +66,6 @@ def list_captures(
     page = call.use.browse.captures(call.account_id, environment_id, limit=limit, cursor=cursor)
     rows = tuple(SnapshotView.of(snapshot) for snapshot in page.items)
     return found(PageView[SnapshotView](data=rows, next_cursor=page.cursor))
-
-
-@routes.operation(
-    "GET",
-    "/v1/volumes",
-    needs=Scope.PODS_READ,
-    answers={200: Answer(PageView[VolumeView], "Newest first.")},
-)
-def list_volumes(
-    call: CallNow, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
-) -> Response[PageView[VolumeView]]:
-    """List the account's volumes."""
-    page = call.use.browse.volumes(call.account_id, limit=limit, cursor=cursor)
-    rows = tuple(VolumeView.of(volume, call.now) for volume in page.items)
-    return found(PageView[VolumeView](data=rows, next_cursor=page.cursor))
-
-
-@routes.operation(
-    "GET",
-    "/v1/volumes/<volume_id>",
-    needs=Scope.PODS_READ,
-    answers={200: Answer(VolumeView, "The volume.", ("ETag",))},
-)
-def get_volume(call: CallNow, volume_id: VolumeId) -> Response[VolumeView]:
-    """See a volume."""
-    view = VolumeView.of(call.use.browse.volume(call.account_id, volume_id), call.now)
-    return found(view, view.revision)
-
-
-@routes.operation(
-    "GET",
-    "/v1/volumes/<volume_id>/saves",
-    needs=Scope.PODS_READ,
-    answers={200: Answer(PageView[SaveView], "Newest first.")},
-)
-def list_saves(
-    call: CallNow, volume_id: VolumeId, limit: Limit = DEFAULT_LIMIT, cursor: Cursor = None
-) -> Response[PageView[SaveView]]:
-    """List the saves of a volume.
-
-    All of a day are kept, then the newest of each hour for 7 days, of each day for 30 days. Saves
-    with a label, the newest save and the newest one of a stop are kept for longer.
-    """
-    page = call.use.browse.saves(call.account_id, volume_id, limit=limit, cursor=cursor)
-    rows = tuple(SaveView.of(snapshot) for snapshot in page.items)
-    return found(PageView[SaveView](data=rows, next_cursor=page.cursor))
 
 
 @routes.operation(

@@ -26,6 +26,7 @@ from podferry.domain.snapshot import (
     hash_in,
     object_key,
 )
+from podferry.domain.volume import Volume
 from podferry.ports.objects import SignedUpload, SnapshotObjects
 from podferry.ports.store import Change, Update
 from podferry.services.agent.membership import current_machine
@@ -107,10 +108,7 @@ class SignDownloads:
     ) -> Snapshot:
         pod = self.records.store.get(Pod, machine.pod_id)
         snapshot = self.records.store.find(Snapshot, snapshot_id)
-        subjects = {pod.environment_id, pod.volume_id}
-        # Launched from a version its environment begins as a capture of another one.
-        is_of_pod = snapshot_id == pod.environment_head
-        if snapshot is None or not (is_of_pod or snapshot.subject_id in subjects):
+        if snapshot is None or not self._is_of(pod, snapshot):
             raise NotFoundError(f"no snapshot {snapshot_id} of pod {pod.id}")
         if snapshot.state == SnapshotState.COMMITTED:
             self._check(snapshot, wanted)
@@ -120,6 +118,13 @@ class SignDownloads:
             # An agent whose PUT of the root is answered "exists" reads back what is there.
             return snapshot
         raise NotFoundError(f"snapshot {snapshot_id} is not committed")
+
+    def _is_of(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """A fork begins with a save of another volume; from a version, with another capture."""
+        is_own = snapshot.subject_id in {pod.environment_id, pod.volume_id}
+        if is_own or snapshot.id == pod.environment_head:
+            return True
+        return snapshot.id in self.records.store.get(Volume, pod.volume_id).pins
 
     def _check(self, snapshot: Snapshot, wanted: Sequence[WantedObject]) -> None:
         for one in wanted:

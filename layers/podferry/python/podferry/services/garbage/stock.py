@@ -16,7 +16,8 @@ class Stock:
     snapshots: tuple[Snapshot, ...]
     heads: frozenset[str]
     pinned: frozenset[str]
-    """Heads, what an operation at work has to do with, what an unfinished capture builds on."""
+    """Heads, what a volume can be taken back to though it is not in its list, what an operation
+    at work has to do with, what an unfinished capture builds on."""
 
 
 def take_stock(records: Records, account_id: str, kind: SnapshotKind) -> Stock:
@@ -28,7 +29,7 @@ def take_stock(records: Records, account_id: str, kind: SnapshotKind) -> Stock:
         for owner in (subject.id, expired_owner(subject.id)):
             found |= {one.id: one for one in records.all_owned(Snapshot, owner)}
     heads = frozenset(subject.head for subject in subjects if subject.head is not None)
-    pinned = heads | _whole(subjects) | _at_work(records, account_id, found) | _built_on(found)
+    pinned = heads | _pins(subjects) | _at_work(records, account_id, found) | _built_on(found)
     return Stock(tuple(found[one] for one in sorted(found)), heads, pinned)
 
 
@@ -50,10 +51,10 @@ def _at_work(records: Records, account_id: str, found: dict[str, Snapshot]) -> s
     return pins | {one.id for one in found.values() if one.operation_id in operations}
 
 
-def _whole(subjects: list[Environment | Volume]) -> set[str]:
-    """The newest whole saves of volumes whose heads are partial."""
+def _pins(subjects: list[Environment | Volume]) -> set[str]:
+    """Besides heads: what forks began with, and the newest whole saves before partial heads."""
     volumes = (subject for subject in subjects if isinstance(subject, Volume))
-    return {volume.whole_head for volume in volumes if volume.whole_head is not None}
+    return {pin for volume in volumes for pin in volume.pins}
 
 
 def _built_on(found: dict[str, Snapshot]) -> set[str]:

@@ -8,6 +8,7 @@ from podferry.domain.retention import expired_captures
 from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState
 from podferry.domain.volume import Environment, Volume
 from podferry.services.garbage.shift import Shift
+from podferry.services.garbage.trash import EmptyTrash
 from podferry.services.records import Records
 from podferry.services.saves.thin import ThinSaves, expire, points_of
 
@@ -18,13 +19,14 @@ class ThinOut:
 
     records: Records
     saves: ThinSaves
+    trash: EmptyTrash
 
     def run(self, shift: Shift, account_id: str, kind: SnapshotKind) -> None:
         """Look through one kind of one account, as long as the shift may go on."""
         if kind == SnapshotKind.VOLUME:
             for volume in self.records.all_owned(Volume, account_id):
                 if shift.may_go_on:
-                    self.saves.run_if_due(volume)
+                    self._look_after(volume)
             return
         for environment in self.records.all_owned(Environment, account_id):
             if not shift.may_go_on:
@@ -33,6 +35,13 @@ class ThinOut:
                 self._thin(environment)
             else:
                 self._expire_all(environment)
+
+    def _look_after(self, volume: Volume) -> None:
+        """What lies in the trash is left as it is, until it is emptied."""
+        if volume.trashed_at is None:
+            self.saves.run_if_due(volume)
+        else:
+            self.trash.run_if_due(volume)
 
     def _thin(self, environment: Environment) -> None:
         captures = list(self.records.all_owned(Snapshot, environment.id))

@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from podferry.domain.errors import NotFoundError, WrongStateError
+from podferry.domain.errors import WrongStateError
 from podferry.domain.operation import Cause, Operation, OperationKind
 from podferry.domain.pod import Pod
 from podferry.domain.proof import ProofMode
-from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState
+from podferry.domain.snapshot import Snapshot, SnapshotKind
 from podferry.ports.store import Change, Check, Create
 from podferry.services.operations import Operations
 from podferry.services.records import Records
+from podferry.services.restorable import restorable
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +29,11 @@ class AskProof:
             WrongStateError: it is being verified already; names the operation.
             ConflictError: it expired at the same moment.
         """
-        snapshot = self._usable(account_id, snapshot_id)
+        snapshot = restorable(self.records, account_id, snapshot_id)
         self._check_idle(snapshot)
         operation = self._operation(snapshot, mode)
         self.operations.store_and_launch(operation, *self._changes(snapshot, operation))
         return operation
-
-    def _usable(self, account_id: str, snapshot_id: str) -> Snapshot:
-        snapshot = self.records.get_own(Snapshot, account_id, snapshot_id)
-        is_past = snapshot.expired_at is not None or snapshot.mark is not None
-        if is_past or snapshot.state != SnapshotState.COMMITTED:
-            raise NotFoundError(
-                f"no snapshot {snapshot_id} that can be restored: it was never committed, or it "
-                "has expired"
-            )
-        return snapshot
 
     def _check_idle(self, snapshot: Snapshot) -> None:
         for one in self.records.store.list_active(Operation):

@@ -9,9 +9,9 @@ from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod
 from podferry.domain.retention import Point, expired
 from podferry.domain.saving import SaveKind
-from podferry.domain.snapshot import UNFINISHED, Snapshot, SnapshotState
+from podferry.domain.snapshot import UNFINISHED, Snapshot, SnapshotKind, SnapshotState
 from podferry.domain.volume import Volume
-from podferry.ports.store import Change, Update
+from podferry.ports.store import Change, Check, Update
 from podferry.services.records import Records
 
 EVERY = timedelta(hours=1)
@@ -44,7 +44,7 @@ class ThinSaves:
             for save in newest_first
             if save.state == SnapshotState.COMMITTED and save.save_kind == SaveKind.STOP
         ]
-        return {volume.head, volume.whole_head, *stops[:1], self._restored(volume)}
+        return {*volume.pins, *stops[:1], self._restored(volume)}
 
     def _restored(self, volume: Volume) -> str | None:
         """What the operation at work on the volume's pod restores or has captured."""
@@ -66,7 +66,7 @@ def points_of(snapshots: Sequence[Snapshot], pinned: AbstractSet[str | None]) ->
     return [
         Point(
             one.id,
-            one.committed_at or one.created_at,
+            one.left_at or one.committed_at or one.created_at,
             is_pinned=one.is_named or one.id in kept,
         )
         for one in snapshots
@@ -84,6 +84,11 @@ def expire(records: Records, snapshot_id: str, *, is_kept_by_name: bool = True) 
         snapshot = records.store.get(Snapshot, snapshot_id)
         if snapshot.expired_at is not None or (snapshot.is_named and is_kept_by_name):
             return []
-        return [Update(replace(snapshot, expired_at=records.now()))]
+        expired = Update(replace(snapshot, expired_at=records.now()))
+        if snapshot.kind == SnapshotKind.ENVIRONMENT:
+            return [expired]
+        volume = records.store.get(Volume, snapshot.subject_id)
+        # Its user may have gone back to it since it was chosen.
+        return [] if snapshot_id in volume.pins else [expired, Check(volume)]
 
     records.apply(plan)

@@ -1,0 +1,28 @@
+"""Which snapshots somebody may begin to use."""
+
+from collections.abc import Collection
+
+from podferry.domain.errors import NotFoundError
+from podferry.domain.snapshot import Snapshot, SnapshotState
+from podferry.services.records import Records
+
+
+def restorable(
+    records: Records, account_id: str, snapshot_id: str, *, pinned: Collection[str] = ()
+) -> Snapshot:
+    """A committed snapshot of the account that the garbage collector has not turned to.
+
+    Its row has to be checked in the transaction that makes the use visible: a mark would move it.
+    One that is `pinned` may have expired, which only takes it out of its list.
+
+    Raises:
+        NotFoundError: no such snapshot, or it cannot be used any more.
+    """
+    snapshot = records.get_own(Snapshot, account_id, snapshot_id)
+    is_past = snapshot.expired_at is not None and snapshot_id not in pinned
+    if is_past or snapshot.mark is not None or snapshot.state != SnapshotState.COMMITTED:
+        raise NotFoundError(
+            f"no snapshot {snapshot_id} that can be restored: it was never committed, or it "
+            "has expired"
+        )
+    return snapshot

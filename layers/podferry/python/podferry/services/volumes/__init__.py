@@ -1,0 +1,1 @@
+"""What a user does to volumes while no pod writes them."""
