@@ -12,6 +12,8 @@ class Right(StrEnum):
     READ_OPERATOR_KEY = "read_operator_key"
     READ_PROVIDER_KEYS = "read_provider_keys"
     KEEP_OWN_KEYS = "keep_own_keys"
+    KEEP_SECRETS = "keep_secrets"
+    READ_SECRETS = "read_secrets"
     BEGIN_OPERATIONS = "begin_operations"
     RECONCILE = "reconcile"
     ANSWER_WORKFLOWS = "answer_workflows"
@@ -95,6 +97,13 @@ FUNCTIONS = (
         frozenset({Right.WRITE_TABLE, Right.VERIFY_OBJECTS}),
     ),
     FunctionSpec(
+        "secrets",
+        "Secrets of accounts",
+        512,
+        BEHIND_HTTP_SECONDS,
+        frozenset({Right.WRITE_TABLE, Right.KEEP_SECRETS}),
+    ),
+    FunctionSpec(
         "agent_api",
         "API of the agents on the machines",
         512,
@@ -104,6 +113,7 @@ FUNCTIONS = (
                 Right.WRITE_TABLE,
                 Right.ANSWER_WORKFLOWS,
                 Right.LEND_OBJECTS,
+                Right.READ_SECRETS,
                 Right.WAKE_RECONCILER,
             }
         ),

@@ -23,6 +23,10 @@ ROUTES = {
         *((verb, "/v1/provider-keys/{provider}") for verb in ("GET", "PUT", "DELETE")),
     ),
     "library": (("POST", "/v1/pods/{pod_id}/keep"),),
+    "secrets": (
+        *((verb, "/v1/secrets") for verb in ("GET", "POST")),
+        *((verb, "/v1/secrets/{name}") for verb in ("GET", "PUT", "DELETE")),
+    ),
     "agent_api": (("POST", "/agent/v1/{proxy+}"),),
     "api": tuple((verb, "/v1/{proxy+}") for verb in ("GET", "POST", "PATCH", "PUT", "DELETE")),
 }

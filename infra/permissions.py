@@ -16,6 +16,8 @@ SNAPSHOT_KEYS = ("*/packs/*", "*/pages/*", ROOT_KEYS)
 AGENT_KEYS = "agent/*"
 # Secrets of accounts: podferry/<deployment>/provider-keys/<account>/<provider>
 OWN_KEYS = "provider-keys/*"
+# podferry/<deployment>/secrets/<account>/<name>
+SECRETS = "secrets/*"
 
 READ_ROW = ("dynamodb:GetItem",)
 # A row is replaced as a whole, under a condition; nothing updates or scans in place.
@@ -73,7 +75,9 @@ class Permissions:
             Right.WRITE_TABLE: self._write_table,
             Right.READ_OPERATOR_KEY: self._read_operator_key,
             Right.READ_PROVIDER_KEYS: self._read_provider_keys,
-            Right.KEEP_OWN_KEYS: self._keep_own_keys,
+            Right.KEEP_OWN_KEYS: lambda: self._keep_texts(OWN_KEYS),
+            Right.KEEP_SECRETS: lambda: self._keep_texts(SECRETS),
+            Right.READ_SECRETS: self._read_secrets,
             Right.BEGIN_OPERATIONS: self._begin_operations,
             Right.RECONCILE: self._reconcile,
             Right.ANSWER_WORKFLOWS: self._answer_workflows,
@@ -100,33 +104,38 @@ class Permissions:
 
     def _read_provider_keys(self) -> Capability:
         """The deployment's and the accounts' own: whoever calls providers uses either."""
-        arn, own = self._state.provider_keys_secret_arn, self._own_keys_arn()
+        arn, own = self._state.provider_keys_secret_arn, self._texts_arn(OWN_KEYS)
         return Capability(
             (_read_secret(arn), _read_secret(own)),
             {"PROVIDER_KEYS_SECRET_ARN": arn},
-            self._own_keys_wildcard(),
+            self._texts_wildcard(OWN_KEYS),
         )
 
-    def _keep_own_keys(self) -> Capability:
+    def _read_secrets(self) -> Capability:
+        statement = _read_secret(self._texts_arn(SECRETS))
+        return Capability((statement,), wildcards=self._texts_wildcard(SECRETS))
+
+    def _keep_texts(self, names: str) -> Capability:
+        """Write texts of accounts, and not read them."""
         actions = tuple(
             f"secretsmanager:{verb}" for verb in ("CreateSecret", "DeleteSecret", "PutSecretValue")
         )
-        own = self._own_keys_arn()
-        return Capability((_allow(actions, own),), wildcards=self._own_keys_wildcard())
+        statement = _allow(actions, self._texts_arn(names))
+        return Capability((statement,), wildcards=self._texts_wildcard(names))
 
-    def _own_keys_arn(self) -> str:
+    def _texts_arn(self, names: str) -> str:
         return self._stack.format_arn(
             service="secretsmanager",
             resource="secret",
-            resource_name=f"podferry/{self._state.deployment_id}/{OWN_KEYS}",
+            resource_name=f"podferry/{self._state.deployment_id}/{names}",
             arn_format=ArnFormat.COLON_RESOURCE_NAME,
         )
 
-    def _own_keys_wildcard(self) -> dict[str, str]:
+    def _texts_wildcard(self, names: str) -> dict[str, str]:
         export = self._stack.resolve(self._state.deployment_id)["Fn::ImportValue"]
         region = "<AWS::Region>:<AWS::AccountId>"
-        name = f"arn:<AWS::Partition>:secretsmanager:{region}:secret:podferry/{export}/{OWN_KEYS}"
-        return {name: "Accounts and providers are in the name; accounts come after deployments."}
+        name = f"arn:<AWS::Partition>:secretsmanager:{region}:secret:podferry/{export}/{names}"
+        return {name: "Accounts are in the name, and they come after deployments."}
 
     def _begin_operations(self) -> Capability:
         """Start an execution, and the reconciler first: it finds operations that did not start."""

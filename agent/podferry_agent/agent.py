@@ -35,6 +35,7 @@ from podferry_agent.register import load_identity, register
 from podferry_agent.restoring import ForkGuard, Restoring
 from podferry_agent.runs import Run
 from podferry_agent.saving import SaveTimer
+from podferry_agent.secrets import PodSecrets
 from podferry_agent.settings import Settings
 from podferry_agent.snapshot import TimeLimit, resume_all_left_paused
 from podferry_agent.ssh.service import Listen, SshService
@@ -58,17 +59,20 @@ _SIGTERM = Notice("shutdown", "sigterm", None)
 class Agent:
     """One machine's agent. `run` returns the exit code that the supervisor acts on."""
 
+    _farewell_at: float | None = None
+    _is_restarted = False
+    """It was registered before: what its memory held is gone."""
+
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._store = StateStore(settings.state_dir)
         self._stopping = threading.Event()
         self._wakeup = Wakeup()
-        self._farewell_at: float | None = None
         self._is_stale = False
         supervisor = os.getppid()
         self._supervisor_pid = supervisor
         self._boot_id = _boot_id(supervisor)
-        self._box = Box(settings.root, settings.machine_id, dict(os.environ))
+        image_environment = dict(os.environ)
         clean_own_environment()
         self._api_pool = build_pool(settings.ca_pem, connections=8)
         self._api = ApiClient(
@@ -76,6 +80,10 @@ class Agent:
             self._api_pool,
             self._stopping,
             self._on_epoch_stale,
+        )
+        self._secrets = PodSecrets(self._api)
+        self._box = Box(
+            settings.root, settings.machine_id, image_environment, self._secrets.variables
         )
         self._object_pool = build_pool(settings.ca_pem, connections=2 * IN_FLIGHT)
         self._guard = ForkGuard()
@@ -124,6 +132,7 @@ class Agent:
         """The first heartbeat interval; afterwards the API client holds the machine token."""
         identity = load_identity(self._store, self._settings.machine_id)
         interval = 0.0
+        self._is_restarted = identity.is_registered
         if not identity.is_registered:
             directory, supervisor = self._settings.state_dir, self._supervisor_pid
             facts = collect_facts(self._box, directory, supervisor)
@@ -142,7 +151,7 @@ class Agent:
                 self._api, self._open_store, self._saves, root, directory, self._limit
             ).handle,
             "restore": Restoring(self._open_store, root, directory, self._guard).handle,
-            "run": Run(self._box, self._workload, self.ssh).handle,
+            "run": Run(self._box, self._secrets, self._workload, self.ssh).handle,
             "exec": Exec(self._box, self._api, directory, self._may_fork).handle,
             "shutdown": self._handle_shutdown,
         }
@@ -209,9 +218,17 @@ class Agent:
         self._runner.accept(command)
 
     def _on_answer(self, reply: HeartbeatReply) -> None:
-        self._workload.start_again_if_lost()
+        if self._is_restarted:
+            self._recall_secrets()
         self._saves.learn(reply.save_interval_seconds)
         self._activity.learn(reply.idle_signals)
+
+    def _recall_secrets(self) -> None:
+        """One try with each beat; before commands are taken and programs are started again."""
+        if not self._secrets.are_known and self._secrets.recall():
+            self.ssh.renew_environment()
+        if self._secrets.are_known:
+            self._workload.start_again_if_lost()
 
     def _on_epoch_stale(self) -> None:
         self._is_stale = True

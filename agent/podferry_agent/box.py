@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +20,14 @@ class Box:
     root: Path
     machine_id: str
     image_environment: Mapping[str, str]
+    secrets: Callable[[], Mapping[str, str]] = dict
+    """The pod's secrets, by variable, as they are known at this moment."""
 
     def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
-        """For a program of the user: the image's variables, ours taken out, theirs put in."""
+        """For a program of the user: the image's variables, ours taken out, theirs put in.
+
+        It holds secrets: it is for `exec` alone, and no file or log may have it.
+        """
         result = {
             name: value
             for name, value in self.image_environment.items()
@@ -36,6 +41,7 @@ class Box:
         if self.root != Path("/"):
             result["HOME"] = str(self.root / "root")
             result["PATH"] = f"{self.root}/usr/local/bin:{self.root}/usr/bin:{result['PATH']}"
+        result.update(self.secrets())
         result.update(extra)
         # The mark by which these programs are found again; last, so that nothing overrides it.
         result["PF_MACHINE"] = self.machine_id

@@ -18,6 +18,7 @@ from podferry_agent.box import Box, shell_argv
 from podferry_agent.commands import CommandContext
 from podferry_agent.errors import ApiError, CommandError
 from podferry_agent.processes import find_process, kill_group
+from podferry_agent.redaction import SecretFilter
 from podferry_agent.state import replace_file
 from podferry_agent.wire import OUTPUT_CHUNK_BYTES, ExecArgs
 
@@ -55,7 +56,7 @@ class Exec:
             finally:
                 self._clean_up(process, context.command.id)
         context.raise_if_cancelled()
-        output.flush()
+        output.end()
         return {
             "exit_code": process.returncode,
             "timed_out": timed_out,
@@ -113,8 +114,19 @@ class OutputSender:
     _total: int = 0
     _flushed_at: float = 0.0
     _pending: list[tuple[str, bytearray]] = field(default_factory=list)
+    _filters: dict[str, SecretFilter] = field(default_factory=dict)
 
     def add(self, stream: str, data: bytes) -> None:
+        """Without the pod's secrets: what goes up is stored."""
+        self._add(stream, self._filters.setdefault(stream, SecretFilter()).feed(data))
+
+    def end(self) -> None:
+        """Nothing more comes; sends what is left."""
+        for stream, secrets in self._filters.items():
+            self._add(stream, secrets.end())
+        self.flush()
+
+    def _add(self, stream: str, data: bytes) -> None:
         room = _OUTPUT_LIMIT_BYTES - self._total
         if len(data) > room:
             self.truncated, data = True, data[:room]

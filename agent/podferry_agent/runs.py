@@ -7,7 +7,8 @@ from podferry_agent.box import Box
 from podferry_agent.commands import CommandContext
 from podferry_agent.errors import CommandError
 from podferry_agent.probe import probe_command, probe_gpu
-from podferry_agent.redaction import redact
+from podferry_agent.redaction import LONGEST_SECRET, redact
+from podferry_agent.secrets import PodSecrets
 from podferry_agent.ssh.service import SshService
 from podferry_agent.ssh_keys import write_authorized_keys
 from podferry_agent.wire import RunArgs
@@ -18,14 +19,16 @@ _LOG_TAIL_BYTES = 1500
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The handler of `run`: keys, SSH server, GPU check, startup script, probes."""
+    """The handler of `run`: secrets, keys, SSH server, GPU check, startup script, probes."""
 
     box: Box
+    secrets: PodSecrets
     workload: Workload
     ssh: SshService
 
     def handle(self, context: CommandContext) -> dict[str, object]:
         args = RunArgs.parse(context.command.fields())
+        self.secrets.renew(context.cancelled)
         write_authorized_keys(self.box.root, args.ssh_authorized_keys)
         if args.ssh_port is not None:
             # Before the startup script: whoever wants to see why it hangs can log in.
@@ -70,5 +73,7 @@ class Run:
         return f"{waited}; {self._log_tail()}"
 
     def _log_tail(self) -> str:
-        tail = self.workload.log.tail(_LOG_TAIL_BYTES).decode(errors="replace").strip()
-        return f"its last output: {redact(tail)}" if tail else "it wrote nothing"
+        # Cut after secrets were taken out: half of one would not be known as such.
+        tail = self.workload.log.tail(_LOG_TAIL_BYTES + LONGEST_SECRET).decode(errors="replace")
+        text = redact(tail)[-_LOG_TAIL_BYTES:].strip()
+        return f"its last output: {text}" if text else "it wrote nothing"

@@ -238,6 +238,19 @@ class HostKeyReply:
 
 
 @dataclass(frozen=True, slots=True)
+class SecretsReply:
+    """Texts by the variables that they go into, and names of secrets that there are not."""
+
+    variables: Mapping[str, str] = field(repr=False)
+    missing: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, body: object) -> "SecretsReply":
+        fields = Fields(body, "secrets reply")
+        return cls(fields.text_map("variables"), fields.texts("missing"))
+
+
+@dataclass(frozen=True, slots=True)
 class AuthorizedKeysReply:
     """Whose key opens the pod: lines of an `authorized_keys` file."""
 

@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from podferry.adapters.aws.clients import AwsClients
-from podferry.adapters.aws.own_keys import SecretsKeyVault
+from podferry.adapters.aws.own_keys import SecretsKeyVault, Shelf
 from podferry.domain.errors import InternalError
 from podferry.ports.key_vault import KeyRef
 from tests.contract.embedded import unique
@@ -86,3 +86,17 @@ def test_a_new_key_can_follow_a_deleted_one(vault: SecretsKeyVault, account: str
     key = ref(account)
     vault.put(key, "new")
     assert vault.text(key) == "new"
+
+
+def test_secrets_lie_apart_from_provider_keys_of_the_same_name(
+    clients: AwsClients, vault: SecretsKeyVault, account: str
+) -> None:
+    key = ref(account)
+    vault.put(key, "a provider's")
+    secrets = SecretsKeyVault(clients, DEPLOYMENT, Shelf.SECRETS)
+    secrets.put(key, HIDDEN)
+    vault.delete("vastai", account)
+    assert SecretsKeyVault(clients, DEPLOYMENT, Shelf.SECRETS).text(key) == HIDDEN
+    clients.secretsmanager.describe_secret(
+        SecretId=f"podferry/{DEPLOYMENT}/secrets/{account}/vastai"
+    )

@@ -43,7 +43,8 @@ def test_every_log_is_forgotten_after_a_month(control: Template) -> None:
 
 
 def test_functions_behind_the_api_answer_before_it_gives_up(control: Template) -> None:
-    for name in ("api", "market", "provider_keys", "library", "agent_api", "authorizer", "docs"):
+    behind = ("api", "market", "provider_keys", "library", "secrets", "agent_api")
+    for name in (*behind, "authorizer", "docs"):
         assert control.functions()[name]["Timeout"] < 30
 
 

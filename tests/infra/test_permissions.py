@@ -8,6 +8,7 @@ from infra.catalog import FUNCTIONS
 from tests.infra.templates import Assembly, Template, as_list, as_text
 
 OWN_KEYS = "<PodferryState-DeploymentId>/provider-keys/*"
+SECRETS = "<PodferryState-DeploymentId>/secrets/*"
 LOGS = {"logs:CreateLogStream", "logs:PutLogEvents"}
 ROWS = {
     "dynamodb:BatchGetItem",
@@ -32,8 +33,10 @@ ALLOWED = {
     "market": ROWS | SECRET,
     "provider_keys": ROWS | SECRET | KEEP_KEYS,
     "library": ROWS | READ_OBJECTS | {"kms:Decrypt"},
+    "secrets": ROWS | KEEP_KEYS,
     "agent_api": ROWS
     | ANSWER
+    | SECRET
     | READ_OBJECTS
     | {"s3:PutObject", "kms:Decrypt", "kms:GenerateDataKey", "events:EnableRule"},
     "authorizer": {"dynamodb:GetItem"} | SECRET,
@@ -83,7 +86,7 @@ def test_a_resource_has_a_wildcard_only_for_names_that_do_not_exist_yet(control:
         for _, resource in grants(control, function)
         if "*" in resource
     }
-    assert endings == {"*", "*/packs/*", "*/pages/*", "*/root", "agent/*", OWN_KEYS}
+    assert endings == {"*", "*/packs/*", "*/pages/*", "*/root", "agent/*", OWN_KEYS, SECRETS}
     for action, resource in grants(control, "reconciler"):
         if "*" in resource:
             assert action == "states:DescribeExecution"
@@ -93,28 +96,33 @@ def test_a_resource_has_a_wildcard_only_for_names_that_do_not_exist_yet(control:
 def test_only_those_who_call_providers_read_their_keys(control: Template) -> None:
     who_call = {"market", "provider_keys", "steps_machines", "sweeper"}
     assert readers(control, "PodferryState-ProviderKeysSecretArn") == who_call
-    assert with_own_keys(control, "GetSecretValue") == who_call
+    assert with_texts(control, "GetSecretValue", OWN_KEYS) == who_call
+
+
+def test_promise_11_only_the_agents_door_reads_secrets(control: Template) -> None:
+    assert with_texts(control, "GetSecretValue", SECRETS) == {"agent_api"}
 
 
 @pytest.mark.parametrize("verb", ["CreateSecret", "PutSecretValue", "DeleteSecret"])
-def test_only_one_function_writes_accounts_keys_and_no_other_secret(
-    control: Template, verb: str
+@pytest.mark.parametrize(("writer", "names"), [("provider_keys", OWN_KEYS), ("secrets", SECRETS)])
+def test_only_one_function_writes_texts_of_a_kind_and_no_others(
+    control: Template, verb: str, writer: str, names: str
 ) -> None:
-    assert with_own_keys(control, verb) == {"provider_keys"}
+    assert with_texts(control, verb, names) == {writer}
     touched = {
         resource.rpartition(":secret:")[2]
-        for action, resource in grants(control, "provider_keys")
+        for action, resource in grants(control, writer)
         if action == f"secretsmanager:{verb}"
     }
-    assert touched == {f"podferry/{OWN_KEYS}"}
+    assert touched == {f"podferry/{names}"}
 
 
-def with_own_keys(control: Template, verb: str) -> set[str]:
+def with_texts(control: Template, verb: str, names: str) -> set[str]:
     return {
         function
         for function in ALLOWED
         for action, resource in grants(control, function)
-        if action == f"secretsmanager:{verb}" and resource.endswith(OWN_KEYS)
+        if action == f"secretsmanager:{verb}" and resource.endswith(names)
     }
 
 

@@ -24,14 +24,19 @@ OF_THE_AGENT_API = {
     "append_output",
     "ask_save",
     "take_notice",
+    "give_secrets",
 }
 OF_THE_LIBRARY = {"keep_pod"}
 ALL_HTTP = {name for name in vars(use_cases.UseCases) if not name.startswith("_")}
 USE_CASES = {
-    "api": ALL_HTTP - OF_THE_AGENT_API - OF_THE_LIBRARY - {"market", "provider_keys", "identify"},
+    "api": ALL_HTTP
+    - OF_THE_AGENT_API
+    - OF_THE_LIBRARY
+    - {"market", "provider_keys", "secrets", "identify"},
     "market": {"market", *OF_EVERY_FRONT},
     "provider_keys": {"provider_keys", *OF_EVERY_FRONT},
     "library": OF_THE_LIBRARY | OF_EVERY_FRONT,
+    "secrets": {"secrets", *OF_EVERY_FRONT},
     "agent_api": OF_THE_AGENT_API | OF_EVERY_FRONT,
     "authorizer": {"identify"},
     "reconciler": {"reconcile"},

@@ -87,6 +87,13 @@ def test_host_key_and_login_keys_are_understood() -> None:
     assert line.startswith("ssh-ed25519 ")
 
 
+def test_secrets_are_understood_and_not_shown() -> None:
+    reply = wire.SecretsReply.parse(message("secrets.response"))
+    assert reply.variables == message("secrets.response")["variables"]
+    assert "hf_example" not in repr(reply)
+    assert wire.SecretsReply.parse(message("secrets.response.missing")).missing == ("hf",)
+
+
 def test_a_notice_is_said_as_agreed_and_its_answer_understood() -> None:
     assert wire.Notice("reclaim", "ec2", 118.5).to_json() == message("notice.request")
     said = wire.Notice("shutdown", "sigterm", None).to_json()

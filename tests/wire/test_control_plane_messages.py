@@ -29,6 +29,7 @@ from podferry.http.agent.objects import (
 )
 from podferry.http.agent.reach import HostKeyBody, HostKeyReply, LoginKeysBody, LoginKeysReply
 from podferry.http.agent.registration import RegisterBody, RegisterReply
+from podferry.http.agent.secrets import SecretsBody, SecretsReply
 from podferry.http.problem import Problem, problem_response
 from podferry.services.agent.heartbeat import BeatReply
 
@@ -52,6 +53,8 @@ MODELS: dict[str, type[BaseModel]] = {
     "host-key.response": HostKeyReply,
     "ssh-keys.request": LoginKeysBody,
     "ssh-keys.response": LoginKeysReply,
+    "secrets.request": SecretsBody,
+    "secrets.response": SecretsReply,
     "output.request": OutputBody,
     "output.response": Taken,
 }

@@ -40,6 +40,7 @@ class Box:
         self.was_told_to_end = False
         self.environment: Tree = {"/etc/base": request.image}
         self.volume: Tree = {}
+        self.secrets: dict[str, str] = {}
         self.is_paused = False
         self.token: str | None = None
         self.next_beat = world.seconds + 2.0
@@ -186,8 +187,17 @@ class Box:
                 return self._capture(app, command.arguments)
             case CommandKind.RESTORE:
                 return self._restore(app, command.arguments)
+            case CommandKind.RUN:
+                return self._run(app)
             case _:
                 return {}
+
+    def _run(self, app: Application) -> dict[str, Any]:
+        given = app.give_secrets.give(app.identify.who(self.token or ""))
+        self.secrets = given.variables
+        if given.missing:
+            raise BoxError("secret_missing", f"no secret {', '.join(given.missing)}")
+        return {}
 
     def _capture(self, app: Application, arguments: dict[str, Any]) -> dict[str, Any]:
         kind = SnapshotKind(arguments["kind"])

@@ -42,6 +42,14 @@ class Listen:
     port: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What `start` was told. The pod's secrets are not in it, for it is stored."""
+
+    port: int
+    environment: Mapping[str, str]
+
+
 @dataclass(slots=True)
 class _Running:
     """One server process, from its start to its end."""
@@ -70,7 +78,7 @@ class SshService:
     listen: Listen | None = None
     """Instead of every address and the port that the control plane names."""
     counts: Counts = field(default_factory=Counts)
-    _setup: Setup | None = None
+    _wanted: "_Wanted | None" = None
     _running: _Running | None = None
     _problem: str = "it has not been started"
     _changed: threading.Condition = field(default_factory=threading.Condition)
@@ -123,16 +131,25 @@ class SshService:
                 running.process.wait(_END_SECONDS)
 
     def _begin(self, port: int, environment: Mapping[str, str]) -> None:
-        listen = self.listen or Listen("" if self.box.root == Path("/") else "127.0.0.1", port)
-        setup = Setup(
-            listen.host, listen.port, str(self.box.root), self.box.environment(environment), None
-        )
         with self._changed:
-            is_first, self._setup = self._setup is None, setup
-            if self._running is not None and self._running.is_listening:
-                self._running.send("environment", dict(setup.environment))
+            is_first, self._wanted = self._wanted is None, _Wanted(port, environment)
+        self.renew_environment()
         if is_first:
             threading.Thread(target=self._keep_running, name="ssh", daemon=True).start()
+
+    def renew_environment(self) -> None:
+        """For the next logins: the pod's variables, or its secrets, are others."""
+        with self._changed:
+            if self._running is not None and self._running.is_listening:
+                self._running.send("environment", dict(self._setup().environment))
+
+    def _setup(self) -> Setup:
+        """With the lock held."""
+        assert self._wanted is not None
+        port, root = self._wanted.port, self.box.root
+        listen = self.listen or Listen("" if root == Path("/") else "127.0.0.1", port)
+        environment = self.box.environment(self._wanted.environment)
+        return Setup(listen.host, listen.port, str(root), environment, None)
 
     def _wait_listening(self, deadline: float) -> _Running | None:
         """With the lock held."""
@@ -164,8 +181,7 @@ class SshService:
         running = _Running(_start_process(self.box, self.store.directory))
         note_process(self.store, running.process.pid)
         with self._changed:
-            self._running, setup = running, self._setup
-        assert setup is not None
+            self._running, setup = running, self._setup()
         try:
             running.send("setup", {**setup.to_json(), "host_key": reply.private_key})
             self._follow(running)
@@ -196,9 +212,8 @@ class SshService:
         match kind:
             case "listening":
                 running.is_listening = True
-                assert self._setup is not None
                 # It may have changed since the server was set up.
-                running.send("environment", dict(self._setup.environment))
+                running.send("environment", dict(self._setup().environment))
                 _LOG.info("ssh_listening", extra={"port": fields.integer(kind)})
             case "probed":
                 running.probed = fields.optional_text(kind) or ""

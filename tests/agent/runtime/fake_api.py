@@ -79,6 +79,8 @@ class FakeControlPlane:
     host_key: str | None = None
     offered_host_keys: list[str] = field(default_factory=list)
     authorized_keys: list[str] = field(default_factory=list)
+    secrets: dict[str, str] = field(default_factory=dict)  # by variable
+    missing_secrets: list[str] = field(default_factory=list)
     unsettled: int = 0  # how many hand-ins still have to be repeated
 
     def __post_init__(self) -> None:
@@ -173,6 +175,10 @@ class FakeControlPlane:
             "/agent/v1/downloads": self._downloads,
             "/agent/v1/commit": self._commit,
             "/agent/v1/host-key": self._host_key,
+            "/agent/v1/secrets": lambda _: {
+                "variables": self.secrets,
+                "missing": self.missing_secrets,
+            },
             "/agent/v1/ssh-keys": lambda _: {"authorized_keys": self.authorized_keys},
         }
         if path not in routes:

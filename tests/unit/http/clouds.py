@@ -68,7 +68,7 @@ class ListedClouds:
 
     def get(self, name: str, key: KeyRef | None = None) -> ListedCloud:
         if key is not None:
-            return self.own[key.provider]
+            return self.own[key.name]
         if name not in self._clouds:
             raise ProviderRefusedError(f"no key for {name}")
         return self._clouds[name]

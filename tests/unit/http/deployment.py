@@ -46,6 +46,7 @@ class MemoryPorts:
         self.workflows = MemoryWorkflows()
         self.clouds: GpuClouds = clouds or ListedClouds([])
         self.key_vault = MemoryKeyVault()
+        self.secret_vault = MemoryKeyVault()
         self.schedules = MemorySchedules()
         self.signals = MemorySignals()
         self.operator_key = FixedOperatorKey(OPERATOR)
@@ -127,6 +128,8 @@ class Deployment:
             name = "provider_keys"
         elif (method, path.rpartition("/")[2]) in LIBRARY:
             name = "library"
+        elif path.startswith("/v1/secrets"):
+            name = "secrets"
         elif method == "GET" and path in {"/v1/offers", "/v1/providers"}:
             name = "market"
         front: Front = handler_of(name).front

@@ -28,7 +28,12 @@ JSON = st.recursive(
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/pods": {
         "name": "a",
-        "spec": {"image": "debian:12", "environment": {"A": "b"}, "ports": [1], "serving_port": 1},
+        "spec": {
+            "image": "debian:12",
+            "environment": {"A": "b", "B": {"secret": "hf"}},
+            "ports": [1],
+            "serving_port": 1,
+        },
         "requirements": {"gpu_names": ["H100"], "countries": ["DE"], "min_vram_gib": 3},
         "volume_id": "vol_" + "0" * 26,
         "capture_rules": ["x"],
@@ -36,6 +41,7 @@ BODIES: dict[str, dict[str, Any]] = {
         "start": False,
     },
     "/v1/keys": {"name": "a", "scopes": ["pods:read"]},
+    "/v1/secrets": {"name": "hf", "value": "0123456789"},
     "/v1/ssh-keys": {"name": "a", "public_key": "ssh-ed25519 AAAA"},
     "/start": {"requirements": {"gpu_count": 1, "providers": ["vastai"]}},
     "/stop": {"accept_loss": True},

@@ -19,6 +19,7 @@ from podferry.services.agent.output import AppendOutput
 from podferry.services.agent.reach import KeepHostKey, ListLogins
 from podferry.services.agent.register import RegisterAgent
 from podferry.services.agent.saves import AskSave
+from podferry.services.agent.secrets import GiveSecrets
 from podferry.services.browse import Browse
 from podferry.services.cancel import CancelOperation
 from podferry.services.environments.change import ChangeEnvironment
@@ -62,6 +63,7 @@ from podferry.services.save_pod import SavePod
 from podferry.services.saves.autosave import Autosave
 from podferry.services.saves.settle import SettleSave
 from podferry.services.saves.thin import ThinSaves
+from podferry.services.secrets import Secrets
 from podferry.services.ssh_keys import SshKeys
 from podferry.services.start_pod import StartPod
 from podferry.services.stop.capture import BeginStop, CaptureSnapshot, Quiesce
@@ -104,6 +106,10 @@ class Application(Foundation):
     @cached_property
     def provider_keys(self) -> ProviderKeys:
         return ProviderKeys(self.records, self.clouds, self.ports.key_vault)
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        return Secrets(self.records, self.ports.secret_vault)
 
     @cached_property
     def browse(self) -> Browse:
@@ -220,6 +226,10 @@ class Application(Foundation):
         return ListLogins(self.records)
 
     @cached_property
+    def give_secrets(self) -> GiveSecrets:
+        return GiveSecrets(self.records, self.ports.secret_vault)
+
+    @cached_property
     def append_output(self) -> AppendOutput:
         return AppendOutput(self.records)
 
@@ -227,7 +237,7 @@ class Application(Foundation):
 
     @cached_property
     def begin_start(self) -> BeginStart:
-        return BeginStart(self.operations)
+        return BeginStart(self.records, self.operations)
 
     @cached_property
     def check_snapshots(self) -> CheckSnapshots:

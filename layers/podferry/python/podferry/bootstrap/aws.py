@@ -7,7 +7,7 @@ from typing import TypeVar
 from podferry.adapters.aws.bundle import BundleSource, S3AgentBundle
 from podferry.adapters.aws.clients import AwsClients
 from podferry.adapters.aws.objects import S3SnapshotObjects
-from podferry.adapters.aws.own_keys import SecretsKeyVault
+from podferry.adapters.aws.own_keys import SecretsKeyVault, Shelf
 from podferry.adapters.aws.provider_keys import SecretsProviderKeys
 from podferry.adapters.aws.schedules import EventBridgeSchedules
 from podferry.adapters.aws.secrets import SecretsOperatorKey
@@ -19,7 +19,7 @@ from podferry.adapters.providers.clouds import KeyedClouds
 from podferry.domain.errors import InternalError
 from podferry.domain.snapshot import SnapshotKind
 from podferry.ports.gpu_cloud import GpuClouds
-from podferry.ports.key_vault import KeyVault
+from podferry.ports.key_vault import KeyVault, SecretVault
 from podferry.ports.objects import AgentBundle, SnapshotObjects
 from podferry.ports.store import Store
 from podferry.ports.surroundings import Clock, OperatorKey, Randomness, Schedules, Signals
@@ -99,6 +99,10 @@ class AwsPorts:
     @cached_property
     def _own_keys(self) -> SecretsKeyVault:
         return SecretsKeyVault(self._clients, self.deployment_id)
+
+    @cached_property
+    def secret_vault(self) -> SecretVault:
+        return SecretsKeyVault(self._clients, self.deployment_id, Shelf.SECRETS)
 
     @cached_property
     def schedules(self) -> Schedules:

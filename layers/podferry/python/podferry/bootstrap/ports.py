@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from podferry.ports.gpu_cloud import GpuClouds
-from podferry.ports.key_vault import KeyVault
+from podferry.ports.key_vault import KeyVault, SecretVault
 from podferry.ports.objects import AgentBundle, SnapshotObjects
 from podferry.ports.store import Store
 from podferry.ports.surroundings import Clock, OperatorKey, Randomness, Schedules, Signals
@@ -25,6 +25,8 @@ class Ports(Protocol):
     def clouds(self) -> GpuClouds: ...
     @property
     def key_vault(self) -> KeyVault: ...
+    @property
+    def secret_vault(self) -> SecretVault: ...
     @property
     def schedules(self) -> Schedules: ...
     @property

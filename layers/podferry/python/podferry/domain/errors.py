@@ -10,6 +10,7 @@
     ├── ConflictError                  the state does not allow it, or it moved meanwhile
     │   ├── WrongStateError
     │   ├── VolumeBusyError            another pod's machine may write it
+    │   ├── SecretMissingError         a pod names a secret that its account does not have
     │   ├── AlreadyRegisteredError     a boot token was used with another machine token
     │   └── OperationCancelledError    the user changed their mind during a workflow
     ├── SnapshotError
@@ -111,6 +112,12 @@ class VolumeBusyError(ConflictError):
     """Another machine holds the right to write the volume."""
 
     code = "volume_busy"
+
+
+class SecretMissingError(ConflictError):
+    """The pod's environment names a secret that the account does not have: add it, start again."""
+
+    code = "secret_missing"
 
 
 class AlreadyRegisteredError(ConflictError):

@@ -120,6 +120,8 @@ class RunSpec:
     startup_script: str | None = None
     on_stop_script: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)
+    """More variables: by their names the names of the account's secrets that they get."""
     ports: tuple[int, ...] = ()
     serving_port: int | None = None
     """The pod counts as serving when this port accepts connections."""

@@ -18,6 +18,7 @@ JSON = "application/json"
 POLL_SECONDS = "2"
 """How often it is worth asking for an operation; they take from seconds to minutes."""
 
+REPLAYED = ("Idempotent-Replayed",)
 GONE = {204: Answer(None, "It is gone.")}
 OPERATION_ANSWERS = {
     202: Answer(

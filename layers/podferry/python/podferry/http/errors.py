@@ -22,6 +22,7 @@ STATUS: dict[type[e.PodferryError], HTTPStatus] = {
     e.ConflictError: HTTPStatus.CONFLICT,
     e.WrongStateError: HTTPStatus.CONFLICT,
     e.VolumeBusyError: HTTPStatus.CONFLICT,
+    e.SecretMissingError: HTTPStatus.CONFLICT,
     e.AlreadyRegisteredError: HTTPStatus.CONFLICT,
     e.OperationCancelledError: HTTPStatus.CONFLICT,
     e.HalfFailedError: HTTPStatus.CONFLICT,

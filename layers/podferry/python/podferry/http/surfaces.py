@@ -9,6 +9,7 @@ from podferry.http.routes.market import routes as market
 from podferry.http.routes.pods import routes as pods
 from podferry.http.routes.provider_keys import routes as provider_keys
 from podferry.http.routes.running import routes as running
+from podferry.http.routes.secrets import routes as secrets
 from podferry.http.routes.snapshots import routes as snapshots
 from podferry.http.routes.volumes import routes as volumes
 from podferry.http.routing import ApiRouter
@@ -17,7 +18,8 @@ USER_ROUTES = (pods, running, snapshots, environments, volumes, accounts)
 MARKET_ROUTES = (market,)
 KEY_ROUTES = (provider_keys,)
 LIBRARY_ROUTES = (library,)
-ALL_OF_USERS = (*USER_ROUTES, *MARKET_ROUTES, *KEY_ROUTES, *LIBRARY_ROUTES)
+SECRET_ROUTES = (secrets,)
+ALL_OF_USERS = (*USER_ROUTES, *MARKET_ROUTES, *KEY_ROUTES, *LIBRARY_ROUTES, *SECRET_ROUTES)
 AGENT_ROUTES = (agent,)
 
 USER_BODY_BYTES = 512 * 1024
@@ -42,6 +44,11 @@ def keys_front() -> Front:
 def library_front() -> Front:
     """What takes reading snapshots."""
     return _front(LIBRARY_ROUTES)
+
+
+def secrets_front() -> Front:
+    """Secrets of accounts."""
+    return _front(SECRET_ROUTES)
 
 
 def agent_front() -> Front:

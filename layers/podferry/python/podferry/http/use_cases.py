@@ -11,6 +11,7 @@ from podferry.services.agent.output import AppendOutput
 from podferry.services.agent.reach import KeepHostKey, ListLogins
 from podferry.services.agent.register import RegisterAgent
 from podferry.services.agent.saves import AskSave
+from podferry.services.agent.secrets import GiveSecrets
 from podferry.services.browse import Browse
 from podferry.services.cancel import CancelOperation
 from podferry.services.environments.change import ChangeEnvironment
@@ -26,6 +27,7 @@ from podferry.services.proof.ask import AskProof
 from podferry.services.provider_keys import ProviderKeys
 from podferry.services.run_command import RunCommand
 from podferry.services.save_pod import SavePod
+from podferry.services.secrets import Secrets
 from podferry.services.ssh_keys import SshKeys
 from podferry.services.start_pod import StartPod
 from podferry.services.stop_pod import StopPod
@@ -81,6 +83,8 @@ class UseCases(Protocol):
     @property
     def provider_keys(self) -> ProviderKeys: ...
     @property
+    def secrets(self) -> Secrets: ...
+    @property
     def browse(self) -> Browse: ...
     @property
     def market(self) -> Market: ...
@@ -106,3 +110,5 @@ class UseCases(Protocol):
     def keep_host_key(self) -> KeepHostKey: ...
     @property
     def list_logins(self) -> ListLogins: ...
+    @property
+    def give_secrets(self) -> GiveSecrets: ...

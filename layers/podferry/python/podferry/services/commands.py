@@ -164,6 +164,7 @@ def error_name(code: str) -> str:
     names = {
         "snapshot_missing": "SnapshotMissingError",
         "snapshot_corrupt": "SnapshotCorruptError",
+        "secret_missing": "SecretMissingError",
         # The machine's fault, not the pod's: another one may do.
         "gpu_unusable": "BootFailedError",
         "ssh_probe_failed": "BootFailedError",

@@ -10,6 +10,7 @@ from podferry.domain.pod import Pod, PodState
 from podferry.ports.store import Create, Update
 from podferry.services.operations import Operations, require_idle
 from podferry.services.records import Records
+from podferry.services.secrets import require_secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +37,16 @@ class MovePod:
         Raises:
             NotFoundError: no such pod.
             WrongStateError: the pod is not running.
+            SecretMissingError: its environment names a secret that there is not.
             ConflictError: the pod changed at the same moment.
         """
         pod = self.records.get_own(Pod, account_id, pod_id)
         require_idle(pod)
         if pod.state != PodState.RUNNING:
             raise WrongStateError(f"pod {pod.id} is {pod.state}; only a running pod can move")
+        if cause == Cause.USER:
+            # What nobody asked for goes on: a machine that will go is left in any case.
+            require_secrets(self.records, account_id, pod.spec)
         operation = Operation(
             id=self.records.new_id(Operation),
             account_id=pod.account_id,

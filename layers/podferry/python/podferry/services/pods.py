@@ -23,6 +23,7 @@ from podferry.ports.store import Change, Check, Create, Delete, Update
 from podferry.services.environments.rows import own_environment, version_of
 from podferry.services.operations import require_idle
 from podferry.services.records import Records
+from podferry.services.secrets import require_secrets
 from podferry.services.start_pod import StartPod
 from podferry.services.volumes.rules import usable
 
@@ -83,7 +84,9 @@ class CreatePod:
             WrongStateError: the volume is in the trash.
             VolumeBusyError: another pod's machine holds the named volume.
             ConflictError: the version's environment moved at the same moment.
+            SecretMissingError: its environment names a secret that there is not.
         """
+        require_secrets(self.records, account_id, new.spec)
         environment, made_from = self._environment(account_id, new)
         volume = self._volume(account_id, new)
         pod = Pod(
@@ -166,10 +169,13 @@ class ChangePod:
             NotFoundError: no such pod.
             ConflictError: `revision` is given and is not the present one.
             InvalidRequestError: the image of a pod with an environment cannot change.
+            SecretMissingError: the new environment names a secret that there is not.
         """
         pod = self.records.get_own(Pod, account_id, pod_id)
         if revision is not None and pod.revision != revision:
             raise ConflictError(f"pod {pod_id} has revision {pod.revision}, not {revision}")
+        if change.spec is not None:
+            require_secrets(self.records, account_id, change.spec)
         has_environment = pod.environment_head is not None or pod.is_active
         if change.spec and change.spec.image != pod.spec.image and has_environment:
             raise InvalidRequestError(

@@ -59,7 +59,7 @@ class RunCommand:
             machine_id=machine.id,
             pod_id=pod.id,
             kind=CommandKind.EXEC,
-            arguments=_arguments(request),
+            arguments=_arguments(pod, request),
             timeout_seconds=request.timeout_seconds,
             expires_at=self.records.now() + KEEP_OUTPUT,
         )
@@ -115,12 +115,12 @@ class RunCommand:
         return Page(items=chunks[:limit], cursor=last)
 
 
-def _arguments(request: ExecRequest) -> dict[str, Any]:
+def _arguments(pod: Pod, request: ExecRequest) -> dict[str, Any]:
     return {
         "argv": None if request.argv is None else list(request.argv),
         "script": request.script,
         "stdin": request.stdin,
         "timeout_seconds": request.timeout_seconds,
         "working_dir": request.working_dir,
-        "environment": dict(request.environment),
+        "environment": {**pod.spec.environment, **request.environment},
     }

@@ -10,6 +10,7 @@ from podferry.domain.volume import Lease, Volume
 from podferry.ports.store import Create, Update
 from podferry.services.operations import Operations, require_idle
 from podferry.services.records import Records
+from podferry.services.secrets import require_secrets
 from podferry.services.volumes.rules import require_present
 
 
@@ -43,6 +44,7 @@ class StartPod:
             NotFoundError: no such pod.
             WrongStateError: the pod is not stopped; of two starts at once one gets this.
             VolumeBusyError: another pod's machine may write the volume.
+            SecretMissingError: its environment names a secret that there is not.
             ConflictError: the pod moved at the same moment.
         """
         pod = self.records.get_own(Pod, account_id, pod_id)
@@ -83,9 +85,11 @@ class StartPod:
         Raises:
             WrongStateError: the pod is not stopped, or its volume was deleted.
             VolumeBusyError: another pod holds the volume.
+            SecretMissingError: its environment names a secret that there is not.
         """
         check_move(pod, PodState.LAUNCHING)
         require_present(volume)
+        require_secrets(self.records, pod.account_id, pod.spec)
         if volume.lease is not None and volume.lease.pod_id != pod.id:
             raise VolumeBusyError(
                 f"volume {volume.id} is in use by pod {volume.lease.pod_id}; stop that pod first"

@@ -1,6 +1,7 @@
-"""Accounts' own provider keys: one secret for each account and provider.
+"""Texts of accounts in Secrets Manager: one of its secrets for each account and name.
 
     podferry/<deployment>/provider-keys/<account>/<provider>
+    podferry/<deployment>/secrets/<account>/<secret>
 
 A version's text never changes, so what was read once is kept for as long as the process lives.
 """
@@ -8,6 +9,7 @@ A version's text never changes, so what was read once is kept for as long as the
 from __future__ import annotations
 
 from collections import OrderedDict
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
@@ -26,17 +28,33 @@ _EXISTS = "ResourceExistsException"
 _BEING_DELETED = "InvalidRequestException"
 
 
-class SecretsKeyVault:
-    """A `KeyVault` in Secrets Manager, and the way back out for the providers' adapters."""
+class Shelf(StrEnum):
+    """What kind of texts a vault has; part of their names, so that roles can tell them apart."""
 
-    def __init__(self, clients: AwsClients, deployment: str) -> None:
+    PROVIDER_KEYS = "provider-keys"
+    SECRETS = "secrets"
+
+
+_DESCRIPTIONS = {
+    Shelf.PROVIDER_KEYS: "Podferry: an account's own key at a GPU provider",
+    Shelf.SECRETS: "Podferry: a secret that an account gives to its pods",
+}
+
+
+class SecretsKeyVault:
+    """A `KeyVault` in Secrets Manager, and the way back out for who may read it."""
+
+    def __init__(
+        self, clients: AwsClients, deployment: str, shelf: Shelf = Shelf.PROVIDER_KEYS
+    ) -> None:
         self._clients = clients
         self._deployment = deployment
+        self._shelf = shelf
         self._texts: OrderedDict[KeyRef, str] = OrderedDict()
 
     def put(self, ref: KeyRef, text: str) -> None:
         """See the port. The version is AWS's request token, so a repeated put is one."""
-        name = self._name(ref.provider, ref.account_id)
+        name = self._name(ref.name, ref.account_id)
         with aws_errors(f"store the secret {name}"):
             try:
                 self._put(name, ref.version, text)
@@ -44,7 +62,7 @@ class SecretsKeyVault:
                 if code_of(error) not in {_BEING_DELETED, _EXISTS}:
                     raise
                 raise ConflictError(
-                    f"the last key for {ref.provider} is still being stored or deleted; "
+                    f"the last text for {ref.name} is still being stored or deleted; "
                     "try again in a minute"
                 ) from error
 
@@ -54,7 +72,7 @@ class SecretsKeyVault:
         except ClientError as error:
             if code_of(error) != _MISSING:
                 raise
-            description = "Podferry: an account's own key at a GPU provider"
+            description = _DESCRIPTIONS[self._shelf]
             self._clients.secretsmanager.create_secret(Name=name, Description=description)
             self._put_value(name, version, text)
 
@@ -63,26 +81,26 @@ class SecretsKeyVault:
             SecretId=name, SecretString=text, ClientRequestToken=version
         )
 
-    def delete(self, provider: str, account_id: str) -> None:
+    def delete(self, name: str, account_id: str) -> None:
         """See the port. At once, without AWS's recovery window: the owner wants it gone."""
-        name = self._name(provider, account_id)
-        with aws_errors(f"delete the secret {name}"):
+        full = self._name(name, account_id)
+        with aws_errors(f"delete the secret {full}"):
             try:
                 self._clients.secretsmanager.delete_secret(
-                    SecretId=name, ForceDeleteWithoutRecovery=True
+                    SecretId=full, ForceDeleteWithoutRecovery=True
                 )
             except ClientError as error:
                 if code_of(error) != _MISSING:
                     raise
 
     def text(self, ref: KeyRef) -> str:
-        """The key itself.
+        """The text itself.
 
         Raises:
             InternalError: AWS does not give it.
         """
         if ref not in self._texts:
-            name = self._name(ref.provider, ref.account_id)
+            name = self._name(ref.name, ref.account_id)
             with aws_errors(f"read the secret {name}"):
                 answer = self._clients.secretsmanager.get_secret_value(
                     SecretId=name, VersionId=ref.version
@@ -92,5 +110,5 @@ class SecretsKeyVault:
                 self._texts.popitem(last=False)
         return self._texts[ref]
 
-    def _name(self, provider: str, account_id: str) -> str:
-        return f"podferry/{self._deployment}/provider-keys/{account_id}/{provider}"
+    def _name(self, name: str, account_id: str) -> str:
+        return f"podferry/{self._deployment}/{self._shelf}/{account_id}/{name}"

@@ -1,10 +1,10 @@
-"""Keys of accounts in memory, for tests."""
+"""Keys and secrets of accounts in memory, for tests."""
 
 from podferry.ports.key_vault import KeyRef
 
 
 class MemoryKeyVault:
-    """A `KeyVault` whose content can be looked at."""
+    """A `KeyVault`, or a `SecretVault`, whose content can be looked at."""
 
     def __init__(self) -> None:
         self.texts: dict[KeyRef, str] = {}
@@ -12,10 +12,10 @@ class MemoryKeyVault:
     def put(self, ref: KeyRef, text: str) -> None:
         self.texts[ref] = text
 
-    def delete(self, provider: str, account_id: str) -> None:
-        for ref in [r for r in self.texts if (r.provider, r.account_id) == (provider, account_id)]:
+    def delete(self, name: str, account_id: str) -> None:
+        for ref in [r for r in self.texts if (r.name, r.account_id) == (name, account_id)]:
             del self.texts[ref]
 
     def text(self, ref: KeyRef) -> str:
-        """The key itself."""
+        """The text itself."""
         return self.texts[ref]

@@ -111,7 +111,7 @@ class KeyedClouds:
     def _accounts_key(self, key: KeyRef) -> ProviderKey:
         if self._own_key is None:
             raise InternalError("this function is not set up to read keys of accounts")
-        return ProviderKey(self._own_key(key), self._base_url(key.provider))
+        return ProviderKey(self._own_key(key), self._base_url(key.name))
 
     def _base_url(self, name: str) -> str | None:
         """Where a provider is, only the operator says: else an account could name any host."""

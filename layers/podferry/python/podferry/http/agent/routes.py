@@ -23,6 +23,7 @@ from podferry.http.agent.objects import (
 )
 from podferry.http.agent.reach import HostKeyBody, HostKeyReply, LoginKeysBody, LoginKeysReply
 from podferry.http.agent.registration import RegisterBody, RegisterReply
+from podferry.http.agent.secrets import SecretsBody, SecretsReply
 from podferry.http.answers import found
 from podferry.http.call import CallNow
 from podferry.http.routing import Answer, ApiRouter
@@ -121,6 +122,12 @@ def list_logins(call: CallNow, body: LoginKeysBody) -> Response[LoginKeysReply]:
     """Ask whose key opens the pod at this moment."""
     keys = call.use.list_logins.list(call.principal)
     return found(LoginKeysReply(authorized_keys=tuple(keys)))
+
+
+@_post("secrets", SecretsReply, "For the environment of the pod's programs.", refusals=())
+def give_secrets(call: CallNow, body: SecretsBody) -> Response[SecretsReply]:  # noqa: ARG001 - no fields yet
+    """Ask for the texts of the secrets that the pod's environment names."""
+    return found(SecretsReply.of(call.use.give_secrets.give(call.principal)))
 
 
 @_post("output", Taken, "Stored.", refusals=())

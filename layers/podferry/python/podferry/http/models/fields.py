@@ -15,6 +15,7 @@ __all__ = [
     "Script",
     "Variables",
     "left_alone",
+    "small_variables",
     "unique",
 ]
 
@@ -48,7 +49,8 @@ def _small_script(text: str) -> str:
     return text
 
 
-def _small_variables(variables: dict[str, str]) -> dict[str, str]:
+def small_variables(variables: dict[str, str]) -> dict[str, str]:
+    """Refuse variables that are too many bytes together."""
     size = sum(len(name) + len(value.encode()) for name, value in variables.items())
     if size > VARIABLES_BYTES:
         raise ValueError(f"{size} bytes; all variables together have at most {VARIABLES_BYTES}")
@@ -81,7 +83,7 @@ Variables = Annotated[
         Annotated[str, Field(max_length=VARIABLE_LENGTH, pattern=NO_NUL)],
     ],
     Field(max_length=VARIABLES),
-    AfterValidator(_small_variables),
+    AfterValidator(small_variables),
     WithJsonSchema(
         {
             "type": "object",

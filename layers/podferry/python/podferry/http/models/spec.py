@@ -12,10 +12,10 @@ from podferry.http.models.fields import (
     Integer,
     Output,
     Script,
-    Variables,
     left_alone,
     unique,
 )
+from podferry.http.models.variables import PodVariables, SecretRef
 
 GPU_NAME = "^[A-Za-z0-9 ._()+/-]{1,64}$"
 PROVIDER_NAME = "^[a-z0-9_-]{1,32}$"
@@ -115,7 +115,7 @@ class SpecBody(Input):
     )
     startup_script: Script | None = None
     on_stop_script: Script | None = None
-    environment: Variables = Field(default_factory=dict)
+    environment: PodVariables = Field(default_factory=dict)
     ports: Ports = ()
     serving_port: ServingPort = None
     start_timeout_seconds: StartTimeout = 600
@@ -123,7 +123,8 @@ class SpecBody(Input):
     capacity_wait_seconds: CapacityWait = 0
 
     def to_spec(self) -> RunSpec:
-        return RunSpec(**{**dict(self), "image": self.image or ""})
+        fields = _with_secrets_apart(dict(self))
+        return RunSpec(**{**fields, "image": self.image or ""})
 
 
 class SpecPatch(Input):
@@ -132,7 +133,7 @@ class SpecPatch(Input):
     image: Image = left_alone()
     startup_script: Script | None = left_alone()
     on_stop_script: Script | None = left_alone()
-    environment: Variables = left_alone()
+    environment: PodVariables = left_alone()
     ports: Ports = left_alone()
     serving_port: ServingPort = left_alone()
     start_timeout_seconds: StartTimeout = left_alone()
@@ -140,7 +141,7 @@ class SpecPatch(Input):
     capacity_wait_seconds: CapacityWait = left_alone()
 
     def applied_to(self, spec: RunSpec) -> RunSpec:
-        return replace(spec, **_given(self))
+        return replace(spec, **_with_secrets_apart(_given(self)))
 
 
 class RequirementsBody(Input):
@@ -191,7 +192,9 @@ class SpecView(Output):
     image: str
     startup_script: str | None
     on_stop_script: str | None
-    environment: dict[str, str]
+    environment: dict[str, str | SecretRef] = Field(
+        description="Secrets by their names; their texts are never shown."
+    )
     ports: tuple[int, ...]
     serving_port: int | None
     start_timeout_seconds: int
@@ -200,7 +203,9 @@ class SpecView(Output):
 
     @classmethod
     def of(cls, spec: RunSpec) -> "SpecView":
-        return cls(**{name: getattr(spec, name) for name in cls.model_fields})
+        fields = {name: getattr(spec, name) for name in cls.model_fields}
+        refs = {name: SecretRef(secret=secret) for name, secret in spec.secrets.items()}
+        return cls(**{**fields, "environment": {**spec.environment, **refs}})
 
 
 class RequirementsView(Output):
@@ -223,6 +228,16 @@ class RequirementsView(Output):
     @classmethod
     def of(cls, requirements: Requirements) -> "RequirementsView":
         return cls(**{name: getattr(requirements, name) for name in cls.model_fields})
+
+
+def _with_secrets_apart(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a `RunSpec`, which has variables that are secrets apart from plain ones."""
+    variables = fields.get("environment")
+    if variables is None:
+        return fields
+    secrets = {name: v.secret for name, v in variables.items() if isinstance(v, SecretRef)}
+    plain = {name: v for name, v in variables.items() if name not in secrets}
+    return {**fields, "environment": plain, "secrets": secrets}
 
 
 def _given(patch: BaseModel) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from aws_lambda_powertools.event_handler import Response
 
 from podferry.domain.account import USER_SCOPES, Scope
-from podferry.http.answers import GONE, found, gone, made
+from podferry.http.answers import GONE, REPLAYED, found, gone, made
 from podferry.http.call import CallNow
 from podferry.http.models.account import (
     AccountView,
@@ -20,8 +20,6 @@ from podferry.http.params import DEFAULT_LIMIT, Cursor, KeyId, Limit, SshKeyId
 from podferry.http.routing import Answer, ApiRouter
 
 routes = ApiRouter("accounts")
-
-REPLAYED = ("Idempotent-Replayed",)
 
 
 @routes.operation(

@@ -7,6 +7,7 @@ from podferry.domain.errors import InternalError, SnapshotMissingError
 from podferry.domain.snapshot import Snapshot, SnapshotState
 from podferry.services.operations import Operations
 from podferry.services.records import Records
+from podferry.services.secrets import require_secrets
 from podferry.services.verification import Cursor, VerifySnapshot
 
 
@@ -14,12 +15,15 @@ from podferry.services.verification import Cursor, VerifySnapshot
 class BeginStart:
     """Check the wish; the rows were written when it was asked for."""
 
+    records: Records
     operations: Operations
 
     def run(self, operation_id: str) -> dict[str, Any]:
-        """Raises: OperationCancelledError."""
+        """Raises: OperationCancelledError; SecretMissingError: nobody asked for this start."""
         operation = self.operations.load(operation_id)
         self.operations.check_wanted(operation)
+        pod = self.operations.pod_of(operation)
+        require_secrets(self.records, pod.account_id, pod.spec)
         self.operations.schedules.enable()
         self.operations.note(operation_id, "begun")
         return {}
