@@ -107,7 +107,7 @@ def _check_alive(stack: LocalStack) -> None:
 
 
 def _introduce(info: StackInfo) -> None:
-    auth = '-H "Authorization: Bearer $PODFERRY_KEY"'
+    headers = '-H "$AUTH" -H "$JSON"'
     pod = '{"name": "first", "spec": {"image": "docker.io/library/debian:12"}}'
     simulators = "\n".join(
         f"  {name:10} {url}/state and {url}/bill: what the simulated provider knows"
@@ -124,10 +124,11 @@ Podferry is up.
 
 Try, in another terminal:
 
-  export PODFERRY_KEY={info.api_key}
-  curl -s {auth} {info.api_url}/v1/offers
-  curl -s {auth} -H 'Content-Type: application/json' -d '{pod}' {info.api_url}/v1/pods
-  curl -s {auth} {info.api_url}/v1/pods
+  export API={info.api_url} AUTH="Authorization: Bearer {info.api_key}" \\
+    JSON="Content-Type: application/json"
+  curl -s -H "$AUTH" $API/v1/offers
+  curl -s {headers} $API/v1/pods -d '{pod}'
+  curl -s -H "$AUTH" $API/v1/pods
 
 README.md, "Use it", goes on from here.
 """

@@ -1,6 +1,7 @@
 """The main job in one go: `python -m local.demo`. Ends with `demo: OK` only if all of it held."""
 
 import argparse
+import shlex
 import subprocess
 import sys
 import time
@@ -85,6 +86,11 @@ def route(text: str) -> tuple[str, ...]:
         argparse.ArgumentTypeError: it is not a list of two or more different known names.
     """
     names = tuple(name.strip() for name in text.split(","))
+    if "" in names:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} has an empty name; write two or more of {', '.join(PROVIDERS)} with commas "
+            f"between them, like {DEFAULT_PROVIDERS}"
+        )
     unknown = [name for name in names if name not in PROVIDERS]
     if unknown:
         raise argparse.ArgumentTypeError(
@@ -95,6 +101,13 @@ def route(text: str) -> tuple[str, ...]:
     return names
 
 
+def with_data(command: str, data: Path) -> str:
+    """The `make` command for the state in this directory."""
+    if data == DEFAULT_DATA:
+        return command
+    return f"{command} ARGS={shlex.quote(f'--data {shlex.quote(str(data))}')}"
+
+
 @contextmanager
 def left_pod_named(story: Story, data: Path) -> Iterator[None]:
     """If the story ends early, say what it leaves behind and how to look at it."""
@@ -102,8 +115,9 @@ def left_pod_named(story: Story, data: Path) -> Iterator[None]:
         yield
     except BaseException:
         if story.pod_id:
-            story.say(f"the pod {story.pod_id} stays as it is: look at it with `make run`")
-            story.say(f"logs are below {data / 'logs'}; `make forget` deletes everything")
+            run, forget = (with_data(f"make {goal}", data) for goal in ("run", "forget"))
+            story.say(f"the pod {story.pod_id} stays as it is: look at it with `{run}`")
+            story.say(f"logs are below {data / 'logs'}; `{forget}` deletes everything")
         raise
 
 

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from podferry.adapters.providers.registry import PROVIDERS
 from podferry.bootstrap import Application, AwsPorts
+from podferry.domain.errors import InternalError
 from podferry.http import use_cases
 from podferry.settings import Settings, read_settings
 from podferry.steps import STEPS
@@ -33,7 +35,7 @@ USE_CASES = {
     - OF_THE_AGENT_API
     - OF_THE_LIBRARY
     - {"market", "provider_keys", "secrets", "identify"},
-    "market": {"market", *OF_EVERY_FRONT},
+    "market": {"market", "clouds", *OF_EVERY_FRONT},
     "provider_keys": {"provider_keys", *OF_EVERY_FRONT},
     "library": OF_THE_LIBRARY | OF_EVERY_FRONT,
     "secrets": {"secrets", *OF_EVERY_FRONT},
@@ -127,6 +129,15 @@ def test_the_step_that_rents_can_read_its_ports(assembly: Assembly) -> None:
     assert (
         ports.bundle.sha256() == environment_of(assembly, "steps_machines")["AGENT_BUNDLE_SHA256"]
     )
+
+
+def test_a_function_without_the_right_to_the_keys_knows_which_providers_there_are(
+    assembly: Assembly,
+) -> None:
+    ports = AwsPorts(read_settings(environment_of(assembly, "api")))
+    assert ports.clouds.known() == sorted(PROVIDERS)
+    with pytest.raises(InternalError, match="PROVIDER_KEYS_SECRET_ARN"):
+        ports.clouds.names()
 
 
 def _an_error() -> dict[str, str]:

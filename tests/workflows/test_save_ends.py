@@ -5,8 +5,17 @@ from datetime import timedelta
 
 import pytest
 from invariants import check_at_rest, rows
-from saving_scenes import ask_save, lose_machine, put_around, running, saves, shown, stop_and_accept
-from scenes import ask
+from saving_scenes import (
+    ask_save,
+    collect,
+    lose_machine,
+    put_around,
+    running,
+    saves,
+    shown,
+    stop_and_accept,
+)
+from scenes import ask, once_at
 
 from podferry.domain.command import Command, CommandKind
 from podferry.domain.errors import EpochStaleError, WrongStateError
@@ -133,6 +142,47 @@ def test_promise_09_a_stop_that_begins_during_a_save_supersedes_it(world):
     check_at_rest(world, pod)
     world.start(pod)
     assert world.box.volume == {"a": "1"}
+
+
+def test_a_stop_that_comes_before_labelled_saves_takes_their_labels_over(world):
+    pod = running(world, holds_saves=True)
+    open_one, waiting = ask_save(world, pod, "before"), ask_save(world, pod, "and after")
+    stop = world.stop(pod)
+    (save,) = saves(world, pod)
+    assert (save.save_kind, save.label) == (SaveKind.STOP, "before, and after")
+    assert stop.result["volume"]["label"] == stop.label == save.label
+    assert "label" not in stop.result["environment"]
+    for operation in map(world.operation, (open_one, waiting)):
+        assert operation.state == OperationState.CANCELLED
+        assert f"{stop.id} is labelled 'before, and after'" in operation.error["detail"]
+    collect(world, days=60)
+    assert world.snapshot(save.id).expired_at is None
+
+
+def test_a_stop_that_comes_before_a_save_without_a_label_has_none(world):
+    pod = running(world, holds_saves=True)
+    operation = ask_save(world, pod)
+    stop = world.stop(pod)
+    assert stop.label is None
+    assert "labelled" not in world.operation(operation).error["detail"]
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+def test_a_labelled_save_is_asked_for_again_if_the_stop_before_it_turns_back(world, is_cancelled):
+    pod = running(world, holds_saves=True)
+    ask_save(world, pod, "before")
+    world.box.fails[CommandKind.QUIESCE] = 0 if is_cancelled else 9
+    stop = ask(world, pod, "stop")
+    if is_cancelled:
+        cancel = world.app.cancel_operation.ask
+        once_at(world, "before_step", "Quiesce", lambda o: cancel(world.account.id, o))
+    world.settle()
+    assert world.operation(stop).state in {OperationState.CANCELLED, OperationState.FAILED}
+    world.box.holds_saves, world.box.has_timer = False, True
+    world.live(2)
+    (save,) = saves(world, pod)
+    assert (save.save_kind, save.label) == (SaveKind.MANUAL, "before")
+    assert world.store.get(Operation, save.operation_id).state == OperationState.SUCCEEDED
 
 
 def test_promise_05_a_save_that_is_handed_in_after_the_stop_was_asked_for_is_refused(world):

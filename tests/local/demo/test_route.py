@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from local.demo.__main__ import DEFAULT_PROVIDERS, route
+from local.demo.__main__ import (
+    DEFAULT_DATA,
+    DEFAULT_PROVIDERS,
+    left_pod_named,
+    route,
+    with_data,
+)
 from local.demo.report import hop_lines
 from local.demo.story import Hop, Story
 from local.providers.registry import SIMULATORS
@@ -24,7 +30,8 @@ def test_the_pod_goes_where_it_is_told_in_that_order() -> None:
     ("text", "says"),
     [
         ("fluence,azure", "no provider 'azure'; known are ec2, fluence, gce"),
-        ("fluence,", "no provider ''"),
+        ("", "'' has an empty name; write two or more of ec2, fluence, gce"),
+        ("fluence,", "empty name"),
         ("fluence", "two or more different"),
         ("fluence,gce,fluence", "two or more different"),
     ],
@@ -32,6 +39,30 @@ def test_the_pod_goes_where_it_is_told_in_that_order() -> None:
 def test_a_way_that_is_none_is_refused_with_its_reason(text: str, says: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=says):
         route(text)
+
+
+@pytest.mark.parametrize(
+    ("data", "advice"),
+    [
+        (DEFAULT_DATA, "make run"),
+        (Path("/tmp/x"), "make run ARGS='--data /tmp/x'"),
+        (Path("a b"), """make run ARGS='--data '"'"'a b'"'"''"""),
+    ],
+)
+def test_what_was_left_behind_is_looked_at_with_the_same_data(data: Path, advice: str) -> None:
+    assert with_data("make run", data) == advice
+
+
+def test_an_interrupted_story_names_its_pod_and_how_to_go_on(tmp_path: Path) -> None:
+    said: list[str] = []
+    story = Story(None, ("lambda", "gce"), None, Path(), said.append)
+    story.pod_id = "pod_1"
+
+    with pytest.raises(KeyboardInterrupt), left_pod_named(story, tmp_path):
+        raise KeyboardInterrupt
+
+    assert f"make run ARGS='--data {tmp_path}'" in said[0]
+    assert f"make forget ARGS='--data {tmp_path}'" in said[1]
 
 
 def test_every_provider_is_simulated_and_visited_by_demo_all() -> None:

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from podferry.domain.machine import Pulse
 from podferry.domain.offer import BillingRule
 from podferry.http.models.machine import MachineView
 from podferry.services.giving_up import machine_cost
@@ -29,6 +30,17 @@ def test_a_machine_costs_from_its_providers_word_or_from_its_registration(
     assert shown is not None
     assert shown.cost_so_far_microusd == hours * 3_600_000
     assert machine_cost(replace(machine, released_at=NOW + 2 * HOUR)) == hours * 3_600_000
+
+
+@pytest.mark.parametrize("seconds", [-5, 5])
+def test_a_machine_is_never_shown_as_heard_before_it_was_ready(seconds: int) -> None:
+    at = NOW + timedelta(seconds=seconds)
+    pulse = Pulse(
+        id="mach_1", account_id="a", created_at=at, heard_at=at, boot_id="b", busy_until=at
+    )
+    shown = MachineView.of(a_machine(ready_at=NOW), pulse, NOW + HOUR)
+    assert shown is not None
+    assert shown.heard_at == max(NOW, at)
 
 
 def test_a_machine_that_nobody_has_seen_yet_costs_nothing_yet() -> None:

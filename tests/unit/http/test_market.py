@@ -82,6 +82,7 @@ def test_providers_with_a_key_are_listed() -> None:
 @pytest.mark.parametrize(
     ("query", "where"),
     [
+        ({"gpu_count": 0}, "query gpu_count"),
         ({"gpu_count": 17}, "query gpu_count"),
         ({"gpu_count": "two"}, "query gpu_count"),
         ({"countries": "Germany"}, "query countries.0"),
@@ -95,6 +96,14 @@ def test_a_filter_that_makes_no_sense_is_named(
 ) -> None:
     reply = user.get("/v1/offers", query=query)
     assert (reply.status, [e["where"] for e in reply.json["errors"]]) == (400, [where])
+
+
+def test_a_provider_that_there_is_not_is_refused_with_those_that_there_are(user: User) -> None:
+    reply = user.get("/v1/offers", query={"providers": ["vastai", "vast"]})
+    assert reply.status == 400
+    assert reply.json["errors"] == [
+        {"where": "query providers.1", "problem": "there is no provider vast; there are vastai"}
+    ]
 
 
 FULL_HOURS = BillingRule(increment_seconds=3600, minimum_seconds=3600)

@@ -47,7 +47,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/stop": {"accept_loss": True},
     "/move": {"requirements": {"disk_gib": 5}},
     "/exec": {"argv": ["a"], "stdin": "AAAA", "timeout_seconds": 1, "environment": {"A": "b"}},
-    "": {"name": "b", "spec": {"startup_script": "x"}, "requirements": {"gpu_count": 0}},
+    "": {"name": "b", "spec": {"startup_script": "x"}, "requirements": {"gpu_count": 16}},
 }
 AGENT = ("register", "heartbeat", "uploads", "downloads", "commit", "output")
 

@@ -46,6 +46,23 @@ def test_a_stop_and_a_move_answer_202(user: User) -> None:
     assert (move.status, move.json["kind"], len(move.json["halves"])) == (202, "move", 2)
 
 
+@pytest.mark.parametrize(
+    ("verb", "a_pod"), [("start", a_stopped_pod), ("move", a_running_pod), ("", a_stopped_pod)]
+)
+def test_a_provider_that_there_is_not_is_refused_before_anything_is_begun(
+    user: User, verb: str, a_pod: Callable[[User], str]
+) -> None:
+    pod_id = a_pod(user)
+    before = user.get(f"/v1/pods/{pod_id}").json
+    wanted = {"requirements": {"providers": ["fluence_"]}}
+    path = f"/v1/pods/{pod_id}"
+    reply = user.post(f"{path}/{verb}", wanted) if verb else user.patch(path, wanted)
+    assert (reply.status, reply.code) == (400, "invalid_request")
+    assert [error["where"] for error in reply.json["errors"]] == ["/requirements/providers/0"]
+    assert "no provider fluence_; there are" in reply.json["detail"]
+    assert user.get(path).json == before
+
+
 @pytest.mark.parametrize("verb", ["stop", "move"])
 def test_only_a_running_pod_can_stop_or_move(user: User, verb: str) -> None:
     reply = user.post(f"/v1/pods/{a_stopped_pod(user)}/{verb}")

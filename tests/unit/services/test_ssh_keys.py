@@ -66,6 +66,39 @@ def test_what_is_no_public_key_is_told_so(text: str, problem: str) -> None:
     assert problem in field.problem
 
 
+def an_rsa_key(bits: int, *more: bytes) -> str:
+    parts = (b"ssh-rsa", b"\x01\0\x01", (1 << (bits - 1)).to_bytes(bits // 8 + 1, "big"), *more)
+    blob = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return f"ssh-rsa {base64.b64encode(blob).decode()}"
+
+
+@pytest.mark.parametrize("bits", [2048, 3072, 4096])
+def test_rsa_keys_of_2048_bits_and_more_are_taken(bits: int) -> None:
+    assert parse_public_key(an_rsa_key(bits)).line() == an_rsa_key(bits)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (an_rsa_key(1024), "has 1024 bits, and SSH servers refuse less than 2048; make another"),
+        (an_rsa_key(2047), "has 2047 bits"),
+        (an_rsa_key(2048, b"more"), "not a key of this algorithm"),
+        (an_rsa_key(2048)[:-8], "cut off"),
+    ],
+)
+def test_rsa_keys_that_are_short_or_broken_are_refused_in_words(text: str, problem: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        parse_public_key(text)
+    assert problem in caught.value.fields[0].problem
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_behind_the_name_of_rsa_break_the_parser(tail: bytes) -> None:
+    blob = base64.b64encode(b"\0\0\0\x07ssh-rsa" + tail).decode()
+    with pytest.raises(InvalidRequestError):
+        parse_public_key(f"ssh-rsa {blob}")
+
+
 @given(st.text(max_size=200))
 def test_no_text_breaks_the_parser(text: str) -> None:
     with pytest.raises(InvalidRequestError):

@@ -1,5 +1,6 @@
 """The ports over AWS, each built on first use from the settings that its function has."""
 
+from collections.abc import Mapping
 from functools import cached_property
 from importlib.resources import files
 from typing import TypeVar
@@ -15,7 +16,7 @@ from podferry.adapters.aws.signals import MetricSignals
 from podferry.adapters.aws.surroundings import SystemClock, SystemRandomness
 from podferry.adapters.aws.workflows import StepFunctionsWorkflows
 from podferry.adapters.dynamo.store import DynamoStore
-from podferry.adapters.providers.clouds import KeyedClouds
+from podferry.adapters.providers.clouds import KeyedClouds, ProviderKey
 from podferry.domain.errors import InternalError
 from podferry.domain.snapshot import SnapshotKind
 from podferry.ports.gpu_cloud import GpuClouds
@@ -88,9 +89,16 @@ class AwsPorts:
 
     @cached_property
     def clouds(self) -> GpuClouds:
+        return KeyedClouds(self._provider_keys, self.signals, self._own_keys.text)
+
+    def _provider_keys(self) -> Mapping[str, ProviderKey]:
+        """Read only when asked for: which providers there are, any function may know."""
+        return self._provider_key_source()
+
+    @cached_property
+    def _provider_key_source(self) -> SecretsProviderKeys:
         arn = _needed(self._settings.provider_keys_secret_arn, "PROVIDER_KEYS_SECRET_ARN")
-        keys = SecretsProviderKeys(self._clients, arn, self.clock)
-        return KeyedClouds(keys, self.signals, self._own_keys.text)
+        return SecretsProviderKeys(self._clients, arn, self.clock)
 
     @property
     def key_vault(self) -> KeyVault:

@@ -95,7 +95,7 @@ class Operation(Entity):
     halves: tuple[str, ...] = ()
     """Of a move: the ids of its stop and its start."""
     label: str | None = None
-    """Of a save: what its user calls it."""
+    """Of a save: what its user calls it. A stop takes it over from a save that it comes before."""
     offers: tuple[Offer, ...] = ()
     """Candidates still to try, best first."""
     offers_listed_at: datetime | None = None

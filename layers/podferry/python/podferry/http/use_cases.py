@@ -14,6 +14,7 @@ from podferry.services.agent.saves import AskSave
 from podferry.services.agent.secrets import GiveSecrets
 from podferry.services.browse import Browse
 from podferry.services.cancel import CancelOperation
+from podferry.services.clouds import Clouds
 from podferry.services.environments.change import ChangeEnvironment
 from podferry.services.environments.keep import KeepPod
 from podferry.services.environments.roll_back import RollBack
@@ -84,6 +85,8 @@ class UseCases(Protocol):
     def provider_keys(self) -> ProviderKeys: ...
     @property
     def secrets(self) -> Secrets: ...
+    @property
+    def clouds(self) -> Clouds: ...
     @property
     def browse(self) -> Browse: ...
     @property

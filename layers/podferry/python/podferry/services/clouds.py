@@ -56,6 +56,13 @@ class Clouds:
             found |= {key.provider: key for key in self.records.all_owned(OwnKey, account_id)}
         return dict(sorted(found.items()))
 
+    def why_unknown(self, name: str) -> str | None:
+        """In words, if there is no such provider."""
+        known = self.providers.known()
+        if name in known:
+            return None
+        return f"there is no provider {name}; there are {', '.join(known)}"
+
     def own_key(self, provider: str, account_id: str) -> OwnKey | None:
         """The account's own key at the provider."""
         return self.records.store.find(OwnKey, own_key_id(provider, account_id))

@@ -93,10 +93,8 @@ class ProviderKeys:
             raise _none(provider)
 
     def _known(self, provider: str) -> None:
-        known = self.clouds.providers.known()
-        if provider not in known:
-            names = ", ".join(known)
-            raise NotFoundError(f"there is no provider {provider}; there are {names}")
+        if problem := self.clouds.why_unknown(provider):
+            raise NotFoundError(problem)
 
     def _checked(self, cloud: GpuCloud) -> list[MachineView]:
         """What the provider shows with the key: a harmless call that only a good key can make."""

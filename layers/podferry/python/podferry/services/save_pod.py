@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from podferry.domain.errors import WrongStateError
-from podferry.domain.operation import Cause, Operation, OperationKind, reached
+from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod, PodState
 from podferry.ports.store import Change, Check, Create, Update
 from podferry.services.records import Records
 from podferry.services.saves.begin import BeginSave
-from podferry.services.saves.rows import Place, place_of
+from podferry.services.saves.rows import Place, asked_save, place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +30,10 @@ class SavePod:
             WrongStateError: the pod is not running, or a save that was asked for waits already.
         """
         pod = self.records.get_own(Pod, account_id, pod_id)
-        now = self.records.now()
-        operation = Operation(
-            id=self.records.new_id(Operation),
-            account_id=account_id,
-            created_at=now,
-            pod_id=pod.id,
-            kind=OperationKind.SAVE,
-            cause=Cause.USER,
-            label=label,
-        )
-        asked = reached(operation, "asked", now)
+        asked = asked_save(self.records, pod, label)
         self.records.apply(lambda: self._plan(pod.id, asked))
         self.begin.if_due(pod.id)
-        return self.records.store.get(Operation, operation.id)
+        return self.records.store.get(Operation, asked.id)
 
     def _plan(self, pod_id: str, operation: Operation) -> Sequence[Change]:
         place = self._place(pod_id)

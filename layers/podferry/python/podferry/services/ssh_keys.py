@@ -13,6 +13,8 @@ from podferry.ports.store import Create, Delete, Page, Store
 from podferry.ports.surroundings import Clock
 
 KEYS_PER_ACCOUNT = 50
+LEAST_RSA_BITS = 2048
+"""OpenSSH 9.1 and later can refuse what is shorter, and some distributions have it so."""
 ALGORITHMS = frozenset(
     {
         "ssh-ed25519",
@@ -24,6 +26,8 @@ ALGORITHMS = frozenset(
         "sk-ecdsa-sha2-nistp256@openssh.com",
     }
 )
+RSA_PARTS = 3
+NOT_A_KEY = "the base64 part is not a key of this algorithm; was the line cut off?"
 _LINE = re.compile(r"(?P<algorithm>\S+)[ \t]+(?P<body>[A-Za-z0-9+/]+={0,2})(?:[ \t]+(?P<note>.*))?")
 
 
@@ -66,7 +70,9 @@ def parse_public_key(text: str) -> PublicKey:
         raise _wrong("the middle part is not base64; was the line cut off?") from error
     name = parts["algorithm"].encode()
     if blob[: 4 + len(name)] != len(name).to_bytes(4, "big") + name or len(blob) < 40:
-        raise _wrong("the base64 part is not a key of this algorithm; was the line cut off?")
+        raise _wrong(NOT_A_KEY)
+    if parts["algorithm"] == "ssh-rsa":
+        _check_rsa(blob)
     return PublicKey(parts["algorithm"], blob, parts["note"] or "")
 
 
@@ -121,6 +127,25 @@ def _key_id(account_id: str, fingerprint: str) -> str:
     """An id made of the key itself: of two requests that add it at once, one is refused."""
     digest = sha256(f"{account_id} {fingerprint}".encode()).digest()
     return f"{SshKey.PREFIX}_{encode_base32(int.from_bytes(digest[:16], 'big'), 26)}"
+
+
+def _check_rsa(blob: bytes) -> None:
+    """RFC 4253, 6.6: the name, the exponent and the modulus, each behind its length."""
+    parts = []
+    while len(blob) >= 4:
+        end = 4 + int.from_bytes(blob[:4], "big")
+        if len(blob) < end:
+            break
+        parts.append(blob[4:end])
+        blob = blob[end:]
+    if blob or len(parts) != RSA_PARTS:
+        raise _wrong(NOT_A_KEY)
+    bits = int.from_bytes(parts[-1], "big").bit_length()
+    if bits < LEAST_RSA_BITS:
+        raise _wrong(
+            f"this RSA key has {bits} bits, and SSH servers refuse less than {LEAST_RSA_BITS}; "
+            "make another one with `ssh-keygen -t ed25519`"
+        )
 
 
 def _names() -> str:

@@ -5,7 +5,7 @@ from datetime import datetime
 from pydantic import Field
 
 from podferry.domain.billing import cost_microusd
-from podferry.domain.machine import Machine, MachineState, Pulse
+from podferry.domain.machine import Machine, MachineState, Pulse, last_heard
 from podferry.http.models.fields import Output
 
 
@@ -59,7 +59,8 @@ class MachineView(Output):
             ),
             registered_at=machine.registered_at,
             ready_at=machine.ready_at,
-            heard_at=None if pulse is None else pulse.heard_at,
+            # A word that comes too soon after the last is not stored: what made it ready is later.
+            heard_at=None if pulse is None else last_heard(machine, pulse),
         )
 
 

@@ -83,7 +83,9 @@ class OperationView(Output):
     machine_id: str | None
     parent_id: str | None = Field(description="The move that this is a half of.")
     halves: tuple[str, ...] = Field(description="Of a move: its stop and its start.")
-    label: str | None = Field(description="Of a save.")
+    label: str | None = Field(
+        description="Of a save; of a stop those of the labelled saves that it came before."
+    )
     progress: dict[str, ProgressView] = Field(description="By step.")
     milestones: tuple[MilestoneView, ...]
     waiting_for: WaitingForView | None = Field(

@@ -54,7 +54,7 @@ GpuNames = Annotated[
     tuple[Annotated[str, Field(pattern=GPU_NAME)], ...],
     Field(max_length=20, description="Any of these; empty takes any GPU."),
 ]
-GpuCount = Annotated[Integer, Field(ge=0, le=16, description="0 asks for no GPU.")]
+GpuCount = Annotated[Integer, Field(ge=1, le=16)]
 ProviderNames = Annotated[
     tuple[Annotated[str, Field(pattern=PROVIDER_NAME)], ...], Field(max_length=20)
 ]

@@ -13,6 +13,7 @@ from podferry.http.models.offer import OfferPage, ProviderView
 from podferry.http.models.page import PageView
 from podferry.http.models.spec import COUNTRY, CUDA, GPU_NAME, PROVIDER_NAME
 from podferry.http.params import Limit
+from podferry.http.providers import require_known
 from podferry.http.routing import Answer, ApiRouter
 from podferry.services.market import Sort
 
@@ -24,7 +25,7 @@ Gpus = Annotated[
     list[Annotated[str, Query(pattern=GPU_NAME)]] | None,
     Query(max_length=20, description="Any of these GPUs; may be given several times."),
 ]
-GpuCount = Annotated[int, Query(ge=0, le=16)]
+GpuCount = Annotated[int, Query(ge=1, le=16)]
 Markets = Annotated[
     list[Market] | None,
     Query(max_length=2, description="`on_demand` (alone, if nothing is given) and `spot`."),
@@ -78,6 +79,7 @@ def list_offers(  # noqa: PLR0913  one argument for each parameter of the route
     limit: Limit = DEFAULT_OFFERS,
 ) -> Response[OfferPage]:
     """See what can be rented; the parameters are those of a pod's `requirements`."""
+    require_known(call, providers or (), "query providers.")
     wanted = Requirements(
         gpu_names=tuple(gpu_names or ()),
         gpu_count=gpu_count,

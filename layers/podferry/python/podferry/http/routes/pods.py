@@ -16,6 +16,7 @@ from podferry.http.models.pod import (
     PodView,
 )
 from podferry.http.params import DEFAULT_LIMIT, Cursor, IfMatch, Limit, PodId, Prefer
+from podferry.http.providers import with_known_providers
 from podferry.http.revision import etag_of, matching, require_match
 from podferry.http.routing import Answer, ApiRouter
 from podferry.http.waiting import wait_for
@@ -39,7 +40,9 @@ routes = ApiRouter("pods")
 )
 def create_pod(call: CallNow, body: NewPodBody, prefer: Prefer = None) -> Response[PodView]:
     """Make a pod and launch it, unless `start` is false."""
-    pod, operation = call.use.create_pod.create(call.account_id, body.to_new_pod())
+    new = body.to_new_pod()
+    with_known_providers(call, new.requirements)
+    pod, operation = call.use.create_pod.create(call.account_id, new)
     if operation is None:
         view = _view(call, pod.id)
         headers = {"Location": f"/v1/pods/{pod.id}", "ETag": etag_of(view.revision)}
@@ -101,7 +104,7 @@ def change_pod(
     change = PodChange(
         name=body.name,
         spec=body.spec.applied_to(pod.spec),
-        requirements=body.requirements.applied_to(pod.requirements),
+        requirements=with_known_providers(call, body.requirements.applied_to(pod.requirements)),
         capture_rules=body.capture_rules,
         save_interval_seconds=body.save_interval_seconds,
         on_reclaim=body.on_reclaim,

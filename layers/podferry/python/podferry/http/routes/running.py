@@ -7,13 +7,16 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from podferry.domain.account import Scope
 from podferry.domain.command import ENDED, Command
+from podferry.domain.offer import Requirements
 from podferry.domain.operation import Cause
 from podferry.http.answers import JSON, OPERATION_ANSWERS, begun, found, has_ended
 from podferry.http.call import Call, CallNow
 from podferry.http.models.command import CommandView, ExecBody
 from podferry.http.models.operation import OperationView
 from podferry.http.models.pod import MoveBody, SaveBody, StartBody, StopBody
+from podferry.http.models.spec import RequirementsBody
 from podferry.http.params import CommandId, OperationId, PodId, Prefer
+from podferry.http.providers import with_known_providers
 from podferry.http.routing import Answer, ApiRouter
 from podferry.http.waiting import wait_for
 
@@ -42,7 +45,7 @@ def start_pod(
     call: CallNow, pod_id: PodId, body: StartBody = AS_IT_IS, prefer: Prefer = None
 ) -> Response[OperationView]:
     """Start a stopped pod: rent a machine and restore the pod on it."""
-    wanted = None if body.requirements is None else body.requirements.to_requirements()
+    wanted = _wanted(call, body.requirements)
     operation = call.use.start_pod.ask(call.account_id, pod_id, wanted, Cause.USER)
     return begun(call, operation, prefer)
 
@@ -67,7 +70,7 @@ def move_pod(
     call: CallNow, pod_id: PodId, body: MoveBody = ANYWHERE, prefer: Prefer = None
 ) -> Response[OperationView]:
     """Move a running pod to another machine; the new offer is looked for first."""
-    wanted = None if body.requirements is None else body.requirements.to_requirements()
+    wanted = _wanted(call, body.requirements)
     operation = call.use.move_pod.ask(call.account_id, pod_id, wanted, Cause.USER)
     return begun(call, operation, prefer)
 
@@ -80,7 +83,8 @@ def save_pod(
 ) -> Response[OperationView]:
     """Save a running pod's volume now; a save with a label is kept.
 
-    Its programs go on. If another save is under way this one begins after it.
+    Its programs go on. If another save is under way this one begins after it. If the pod is stopped
+    before it is made, the stop's own capture takes its place and its label.
     """
     operation = call.use.save_pod.ask(call.account_id, pod_id, body.label)
     return begun(call, operation, prefer)
@@ -180,3 +184,10 @@ def _with_output(call: Call, command: Command, after: int, limit: int) -> Comman
         call.account_id, command.pod_id, command.id, after=after, limit=limit
     )
     return CommandView.of(command, page.items, after, has_more=page.cursor is not None)
+
+
+def _wanted(call: Call, requirements: RequirementsBody | None) -> Requirements | None:
+    """What this start needs, if it differs from what the pod needs."""
+    if requirements is None:
+        return None
+    return with_known_providers(call, requirements.to_requirements())

@@ -6,7 +6,7 @@ from typing import Any
 
 from podferry.domain.command import Command, CommandState
 from podferry.domain.errors import EpochStaleError, WrongStateError
-from podferry.domain.operation import Operation, OperationState, ended, reached
+from podferry.domain.operation import Operation, OperationKind, OperationState, ended, reached
 from podferry.domain.pod import Failure, Pod
 from podferry.domain.saving import Saving
 from podferry.domain.snapshot import Snapshot, SnapshotState
@@ -16,7 +16,7 @@ from podferry.services.records import Records
 from podferry.services.saves.rows import Place, end_command, operation_of, place_of
 
 FINAL = frozenset({SnapshotState.COMMITTED, SnapshotState.ABANDONED, SnapshotState.DELETED})
-_SUPERSEDED = {"code": "superseded", "detail": "the pod is being stopped, and the stop saves it"}
+BETWEEN_LABELS = ", "
 _CANCELLED = {"code": "operation_cancelled", "detail": "cancelled by the user"}
 
 
@@ -172,8 +172,23 @@ class EndSave:
         is_idle = saving.open_id is None and saving.asked_by is None
         if is_idle or volume.lease is None or volume.lease.pod_id != pod.id:
             return []
-        idle, changes = self.detached(pod, volume, _SUPERSEDED)
+        stop = self._stop_of(pod)
+        labels = [] if stop is None else self._labels(saving, stop)
+        idle, changes = self.detached(pod, volume, _superseded_by(stop, labels))
+        if stop is not None and labels:
+            changes.append(Update(replace(stop, label=BETWEEN_LABELS.join(labels))))
         return [Update(idle), *changes]
+
+    def _stop_of(self, pod: Pod) -> Operation | None:
+        """The stop that is at work on the pod."""
+        operation = pod.operation_id and self.records.store.find(Operation, pod.operation_id)
+        return operation if operation and operation.kind == OperationKind.STOP else None
+
+    def _labels(self, saving: Saving, stop: Operation) -> list[str]:
+        """What the capture of the stop is called, with the labels of the saves that it replaces."""
+        save = saving.open_id and self.records.store.get(Snapshot, saving.open_id)
+        asked = saving.asked_by and self.records.store.get(Operation, saving.asked_by)
+        return [labelled.label for labelled in (stop, save, asked) if labelled and labelled.label]
 
     def _cancelled(self, asked: Operation) -> Sequence[Change]:
         operation = self.records.store.get(Operation, asked.id)
@@ -236,6 +251,13 @@ def check_open(records: Records, snapshot: Snapshot) -> Place:
     if place.saving.open_id != snapshot.id or snapshot.state != SnapshotState.CAPTURED:
         raise WrongStateError(f"save {snapshot.id} is {snapshot.state} and was given up")
     return place
+
+
+def _superseded_by(stop: Operation | None, labels: Sequence[str]) -> dict[str, Any]:
+    said = "the pod is being stopped, and the stop saves it"
+    if stop is not None and labels:
+        said += f"; the capture of {stop.id} is labelled {BETWEEN_LABELS.join(labels)!r}"
+    return {"code": "superseded", "detail": said}
 
 
 def _with_failure(saving: Saving, failure: Failure) -> Saving:

@@ -6,7 +6,7 @@ from typing import Any
 
 from podferry.domain.command import ENDED, Command
 from podferry.domain.machine import Machine, MachineState
-from podferry.domain.operation import Operation
+from podferry.domain.operation import Cause, Operation, OperationKind, reached
 from podferry.domain.pod import Pod, PodState
 from podferry.domain.saving import Saving, due_at, overdue_at
 from podferry.domain.snapshot import Snapshot
@@ -44,6 +44,21 @@ class Place:
     @property
     def _interval(self) -> timedelta:
         return timedelta(seconds=self.pod.save_interval_seconds)
+
+
+def asked_save(records: Records, pod: Pod, label: str | None) -> Operation:
+    """A user's wish for a save, not stored yet."""
+    now = records.now()
+    operation = Operation(
+        id=records.new_id(Operation),
+        account_id=pod.account_id,
+        created_at=now,
+        pod_id=pod.id,
+        kind=OperationKind.SAVE,
+        cause=Cause.USER,
+        label=label,
+    )
+    return reached(operation, "asked", now)
 
 
 def place_of(records: Records, pod_id: str) -> Place | None:

@@ -130,6 +130,7 @@ class CaptureSnapshot:
             epoch=machine.epoch,
             operation_id=operation.id,
             parent_id=parent,
+            label=operation.label if self.kind == SnapshotKind.VOLUME else None,
             made_on=made_on(machine.facts) if self.kind == SnapshotKind.ENVIRONMENT else None,
         )
 

@@ -129,7 +129,8 @@ class FinishStop:
             return None
         snapshot = self.records.store.get(Snapshot, snapshot_id)
         digest = None if snapshot.root is None else snapshot.root.sha256
-        return {"snapshot_id": snapshot.id, "root_sha256": digest, **snapshot.summary}
+        named = {} if snapshot.label is None else {"label": snapshot.label}
+        return {"snapshot_id": snapshot.id, "root_sha256": digest, **named, **snapshot.summary}
 
 
 def _text(moment: datetime | None) -> str | None:

@@ -13,11 +13,13 @@ from podferry.domain.operation import Operation, OperationState
 from podferry.domain.pod import Desired, Failure, Pod, PodState
 from podferry.domain.snapshot import SnapshotState
 from podferry.domain.state_word import SILENCE
-from podferry.ports.store import Change, Update
+from podferry.domain.volume import Volume
+from podferry.ports.store import Change, Create, Update
 from podferry.services.commands import GiveCommand, Order
 from podferry.services.giving_up import GiveUp, Proof
 from podferry.services.operations import Operations
 from podferry.services.records import Records
+from podferry.services.saves.rows import asked_save
 from podferry.services.stop.commit import captures_of
 from podferry.services.workflow_error import WorkflowError
 
@@ -174,6 +176,7 @@ class FailStop:
             *self._kept(machine),
             Update(self.operations.ended(operation, state, error=problem)),
             *self._abandoned(operation),
+            *self._asked_again(pod, operation, machine),
             self.records.pod_event(
                 pod,
                 f"pod.stop_{state}",
@@ -198,6 +201,16 @@ class FailStop:
         if machine.state in FINAL_STATES:
             return []
         return [Update(replace(machine, state=MachineState.READY))]
+
+    def _asked_again(self, pod: Pod, operation: Operation, machine: Machine) -> list[Change]:
+        """The labelled save that the stop's capture was to replace."""
+        if operation.label is None:
+            return []
+        volume = self.records.store.get(Volume, pod.volume_id)
+        save = asked_save(self.records, pod, operation.label)
+        saving = replace(volume.saving_by(machine.epoch), asked_by=save.id)
+        event = self.records.pod_event(pod, "pod.save_asked", save, label=save.label)
+        return [Create(save), Update(replace(volume, saving=saving)), event]
 
     def _abandoned(self, operation: Operation) -> list[Change]:
         """Every capture that this stop began, finished or not."""
