@@ -15,6 +15,9 @@ from infra.workflows import PodferryWorkflow
 
 # Counters of the control plane that someone has to act on, and what to do.
 SIGNALS = {
+    "DeploymentKeyRefused": "A provider refuses the deployment's key. What runs goes on, but "
+    "cannot be looked at or ended there, and nothing is rented. Put a good key into the secret of "
+    "the provider keys; the log of the sweeper has the provider's words.",
     "GhostFound": "A provider has a machine with this deployment's stamp that no row stands for. "
     "It is being given up. If it rings on, end it in the provider's console; the sweeper's log "
     "names it.",
@@ -24,6 +27,8 @@ SIGNALS = {
     "goes on costing money. Look at the pod's idle_status and at the log of the sweeper.",
     "MachineStuckTerminating": "A provider does not confirm that a machine is gone; it may still "
     "cost money. Look at the machine in the provider's console.",
+    "OwnKeyRefused": "A provider refuses the key of an account, as its owner sees at the key and "
+    "in the events of its pods. What runs goes on, but cannot be ended until the key is good.",
     "ReleasedMachineAlive": "A machine that its provider no longer listed has dialled in; it may "
     "still cost money. End it in the provider's console; its name carries the deployment's stamp.",
     "SnapshotDamaged": "A restore drill found a snapshot that cannot be restored as it is. Look at "

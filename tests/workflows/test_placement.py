@@ -129,6 +129,20 @@ def test_case_p4_a_provider_that_is_at_work_for_ever_is_left_after_three_deadlin
     assert world.pod(pod).state == PodState.RUNNING
 
 
+@pytest.mark.parametrize("is_slow", [True, False])
+def test_case_p5_an_agent_whose_machine_is_not_listed_is_given_as_long_as_boots_really_took(
+    world, is_slow
+):
+    pod = world.launch()
+    known = experience(world)
+    world.store.commit(Update(replace(known, boots=(700,) if is_slow else (7,))))
+    world.stop(pod)
+    world.alpha.create_fails_but_exists = 1
+    world.alpha.listing_lag_seconds = 1500
+    world.start(pod, providers=("alpha",))
+    assert world.alpha.creates == (2 if is_slow else 3)
+
+
 def test_case_p5_a_deadline_grows_with_what_boots_really_took(world):
     pod = world.launch()
     known = experience(world)

@@ -11,6 +11,7 @@ from scenes import DATA
 from podferry.domain.errors import (
     ConflictError,
     InternalError,
+    InvalidRequestError,
     KeyRefusedError,
     NotFoundError,
     WrongStateError,
@@ -125,11 +126,34 @@ def test_a_key_that_is_refused_stops_nothing_and_is_told_to_the_owner(world):
     assert key_of(world).state == KeyState.UNAUTHORISED
     told = [e.type for e in world.store.list_owned(Event, pod.id, limit=100).items]
     assert told.count("provider_key.unauthorised") == 1
+    assert world.signals.counts["OwnKeyRefused"] == 1
+    assert world.signals.counts["DeploymentKeyRefused"] == 0
 
     own.get, own.find, own.list_machines = get, find, listing
     world.watch(2)
     assert key_of(world).state == KeyState.WORKS
     assert world.stop(pod).state == OperationState.SUCCEEDED
+
+
+def test_a_deployments_key_that_is_refused_rings_as_long_as_it_is_and_stops_nothing(world):
+    pod = world.launch()
+    listing, world.alpha.list_machines = world.alpha.list_machines, refused
+    world.watch(3)
+    rung = world.signals.counts["DeploymentKeyRefused"]
+    assert rung >= 2
+    assert world.pod(pod).state == PodState.RUNNING
+    world.alpha.list_machines = listing
+    world.watch(3)
+    assert world.signals.counts["DeploymentKeyRefused"] == rung
+    assert world.signals.counts["OwnKeyRefused"] == 0
+
+
+def test_a_key_that_is_only_tried_rings_nowhere(world):
+    world.clouds.own["alpha", "wrong"] = cloud = world.cloud_class(world, "alpha")
+    cloud.list_machines = refused
+    with pytest.raises(InvalidRequestError):
+        world.app.provider_keys.put(world.account.id, "alpha", "wrong")
+    assert {name for name in world.signals.counts if "Refused" in name} == set()
 
 
 def test_a_stop_with_a_refused_key_waits_until_the_key_is_good_again(world):

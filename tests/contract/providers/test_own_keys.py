@@ -31,7 +31,8 @@ class Office:
         records = Records(MemoryStore(), ManualClock(), SeededRandomness())
         deployments = ProviderKey("a key that the provider does not know", self.simulation.url)
         keys = {self.simulation.provider: deployments}
-        self.clouds = Clouds(records, KeyedClouds(lambda: keys, MemorySignals(), self.vault.text))
+        signals = MemorySignals()
+        self.clouds = Clouds(records, KeyedClouds(lambda: keys, signals, self.vault.text), signals)
         self.keys = ProviderKeys(records, self.clouds, self.vault)
 
 

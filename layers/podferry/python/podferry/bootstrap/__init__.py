@@ -252,7 +252,7 @@ class Application(Foundation):
     def rent(self) -> Rent:
         ports = self.ports
         boot = Boot(api_url=ports.api_url, script=ports.boot_script, bundle=ports.bundle)
-        return Rent(self.records, self.operations, self.clouds, boot)
+        return Rent(self.records, self.operations, self.clouds, self.experiences, boot)
 
     @cached_property
     def await_agent(self) -> AwaitAgent:

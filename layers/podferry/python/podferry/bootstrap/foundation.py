@@ -39,7 +39,7 @@ class Foundation:
 
     @cached_property
     def clouds(self) -> Clouds:
-        return Clouds(self.records, self.ports.clouds)
+        return Clouds(self.records, self.ports.clouds, self.ports.signals)
 
     @cached_property
     def experiences(self) -> Experiences:

@@ -7,6 +7,7 @@ it, and "not shown" would count as gone.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from podferry.domain.errors import (
@@ -22,6 +23,7 @@ from podferry.domain.provider_key import KeyState, OwnKey, own_key_id
 from podferry.ports.gpu_cloud import GpuCloud, GpuClouds
 from podferry.ports.key_vault import KeyRef
 from podferry.ports.store import Change, Update
+from podferry.ports.surroundings import Signals
 from podferry.ports.wrapped_cloud import WrappedCloud
 from podferry.services.records import Records
 
@@ -45,6 +47,7 @@ class Clouds:
 
     records: Records
     providers: GpuClouds
+    signals: Signals
 
     def open_to(self, account_id: str | None) -> dict[str, OwnKey | None]:
         """What the account may rent from: by provider its own key, `None` for the deployment's.
@@ -74,9 +77,10 @@ class Clouds:
             ProviderRefusedError: the deployment has no key for it.
         """
         if own is None:
-            return self.providers.get(name)
+            return JudgedCloud(self.providers.get(name), self._tell_operator, is_refused=False)
+        is_refused = own.state == KeyState.UNAUTHORISED
         cloud = self.providers.get(name, ref_of(own))
-        return JudgedCloud(cloud, own, self._note)
+        return JudgedCloud(cloud, partial(self._note, own), is_refused=is_refused)
 
     def under(self, name: str, key_of: str | None) -> GpuCloud:
         """The provider with the key of the account `key_of`; `None` is the deployment's.
@@ -99,8 +103,14 @@ class Clouds:
         keys = list(self.records.store.list_active(OwnKey))
         yield from ((key.provider, key.account_id) for key in keys)
 
+    def _tell_operator(self, _refusal: KeyRefusedError | None) -> None:
+        """What was said is in the log of the call."""
+        self.signals.count("DeploymentKeyRefused")
+
     def _note(self, own: OwnKey, refusal: KeyRefusedError | None) -> None:
         """Write down that the provider takes the key again, or does not any more."""
+        if refusal is not None:
+            self.signals.count("OwnKeyRefused")
         state = KeyState.WORKS if refusal is None else KeyState.UNAUTHORISED
         detail = None if refusal is None else refusal.detail
 
@@ -134,28 +144,30 @@ class Clouds:
 
 
 class JudgedCloud(WrappedCloud):
-    """A provider with a key of an account: its words on the key are written down."""
+    """A provider whose words on the key are noted when they are others than before."""
 
     def __init__(
         self,
         inner: GpuCloud,
-        own: OwnKey,
-        note: Callable[[OwnKey, KeyRefusedError | None], None],
+        note: Callable[[KeyRefusedError | None], None],
+        *,
+        is_refused: bool,
     ) -> None:
+        """`note` is given the refusal, or `None` for a key that is taken again."""
         super().__init__(inner)
-        self._own = own
         self._note = note
+        self._is_refused = is_refused
 
     def _around(self, call_name: str, call: Callable[[], T]) -> T:
         try:
             result = call()
         except KeyRefusedError as refusal:
-            if self._own.state == KeyState.WORKS:
-                self._note(self._own, refusal)
+            if not self._is_refused:
+                self._note(refusal)
             raise
         # What follows a create call must not be delayed.
-        if self._own.state == KeyState.UNAUTHORISED and call_name != "create":
-            self._note(self._own, None)
+        if self._is_refused and call_name != "create":
+            self._note(None)
         return result
 
 

@@ -26,6 +26,7 @@ from podferry.ports.gpu_cloud import GpuCloud, LaunchRequest, MachineView, ViewS
 from podferry.ports.objects import AgentBundle
 from podferry.ports.store import Change, Check, Create, Update
 from podferry.services.clouds import Clouds
+from podferry.services.experience import Experiences
 from podferry.services.operations import Operations
 from podferry.services.records import Records
 
@@ -51,6 +52,7 @@ class Rent:
     records: Records
     operations: Operations
     clouds: Clouds
+    experiences: Experiences
     boot: Boot
 
     def run(self, operation_id: str) -> dict[str, Any]:
@@ -161,7 +163,7 @@ class Rent:
         if not is_seen and now > machine.unlisted_until(cloud.traits.listing_settles_seconds):
             raise OfferGoneError(f"{machine.offer.provider} made no machine {machine.stamp}")
         asked = machine.requested_at or machine.created_at
-        if (now - asked).total_seconds() > cloud.traits.boot_deadline_seconds:
+        if (now - asked).total_seconds() > self.experiences.boot_deadline(cloud, machine):
             raise BootFailedError(f"machine {machine.id}: its provider does not show it as one")
 
     def _request(self, pod: Pod, machine: Machine, token: str) -> LaunchRequest:
