@@ -55,13 +55,17 @@ def _price(machine: Machine) -> int:
 
 
 def _spared(machine: Machine, phases: Sequence[tuple[datetime, str]]) -> Fraction | int:
-    """What a provider that charges by the second lets off: fractions, and GPUs that do not run."""
+    """What a provider that charges by the second lets off: fractions, and GPUs that do not run.
+
+    EC2 tells its launch time in whole seconds: up to one of them before there was anything.
+    """
     increment = machine.offer.billing.increment_seconds
     if increment > 1:
         return 0
+    began = min(machine.billing_started_at or phases[0][0], phases[0][0])
     idle = sum(
         (until - at).total_seconds()
-        for (at, phase), (until, _) in pairwise(phases)
+        for (at, phase), (until, _) in pairwise([(began, "told"), *phases])
         if phase != "running"
     )
     return Fraction(_price(machine)) * Fraction(idle + increment) / 3600

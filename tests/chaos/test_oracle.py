@@ -172,6 +172,15 @@ def test_a_second_for_which_no_gpu_ran_may_be_cheaper_but_not_more() -> None:
     assert len(list(difference(machine, halted, 1_700_000))) == 1
 
 
+def test_a_launch_time_in_whole_seconds_explains_one_second_more_and_no_other() -> None:
+    by_seconds = replace(billed().offer, billing=BillingRule(increment_seconds=1))
+    machine = billed(offer=by_seconds)
+    ran = instance((0.9 / 3600, "running"), (0.5, "gone"))
+    # 1,800 seconds by its rule; less what went before there was anything, less a fraction.
+    assert list(difference(machine, ran, 1_800_000 - 1_900)) == []
+    assert len(list(difference(machine, ran, 1_800_000 - 2_000))) == 1
+
+
 def test_a_provider_that_tells_no_start_began_to_charge_before_the_agent_registered() -> None:
     by_seconds = replace(billed().offer, billing=BillingRule(increment_seconds=1))
     machine = billed(offer=by_seconds, billing_started_at=None, registered_at=NOW + 0.1 * HOUR)
