@@ -21,6 +21,7 @@ ROUTES = {
     "provider_keys": (
         ("GET", "/v1/provider-keys"),
         *((verb, "/v1/provider-keys/{provider}") for verb in ("GET", "PUT", "DELETE")),
+        ("GET", "/v1/provider-keys/{provider}/trust"),
     ),
     "library": (("POST", "/v1/pods/{pod_id}/keep"),),
     "secrets": (

@@ -16,6 +16,8 @@ SNAPSHOT_KEYS = ("*/packs/*", "*/pages/*", ROOT_KEYS)
 AGENT_KEYS = "agent/*"
 # Secrets of accounts: podferry/<deployment>/provider-keys/<account>/<provider>
 OWN_KEYS = "provider-keys/*"
+# Roles that accounts let us take on, in whichever AWS account.
+ACCOUNTS_ROLES = "*:role/podferry*"
 # podferry/<deployment>/secrets/<account>/<name>
 SECRETS = "secrets/*"
 
@@ -103,12 +105,18 @@ class Permissions:
         return Capability((_read_secret(arn),), {"OPERATOR_KEY_SECRET_ARN": arn})
 
     def _read_provider_keys(self) -> Capability:
-        """The deployment's and the accounts' own: whoever calls providers uses either."""
+        """The deployment's and the accounts' own: whoever calls providers uses either.
+
+        In place of a key an account may name a role of its own, which has to trust us.
+        """
         arn, own = self._state.provider_keys_secret_arn, self._texts_arn(OWN_KEYS)
+        roles = f"arn:{self._stack.partition}:iam::{ACCOUNTS_ROLES}"
+        reason = "Roles of accounts are in AWS accounts that we do not know yet."
         return Capability(
-            (_read_secret(arn), _read_secret(own)),
+            (_read_secret(arn), _read_secret(own), _allow(("sts:AssumeRole",), roles)),
             {"PROVIDER_KEYS_SECRET_ARN": arn},
-            self._texts_wildcard(OWN_KEYS),
+            self._texts_wildcard(OWN_KEYS)
+            | {f"arn:<AWS::Partition>:iam::{ACCOUNTS_ROLES}": reason},
         )
 
     def _read_secrets(self) -> Capability:

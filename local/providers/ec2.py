@@ -2,7 +2,7 @@
 
 The wire is moto's, over AWS's service model; what instances are and do is ours, because they are
 real boxes here and go wrong on demand. Not simulated: networks and security groups (any is taken),
-volumes, stop and start, and signatures (only the access key id is checked).
+volumes, stop and start, and signatures (only the access key id and a session's token are checked).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from local.providers.billing import PerSecondWhole, with_disk_and_address
 from local.providers.catalog import with_price_file
+from local.providers.ec2_roles import Roles
 from local.providers.ec2_view import (
     ADDRESS_USD_PER_HOUR,
     DISK_USD_PER_GB_MONTH,
@@ -64,6 +65,7 @@ class Ec2Simulator(Simulator):
     def __init__(self, setup: Setup) -> None:
         self._types = {each.name: each for each in with_price_file(EC2_TYPES, setup.price_file)}
         self._wire = Ec2Wire()
+        self._roles = Roles()
         self._actions: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "DescribeInstanceTypes": self._describe_types,
             "DescribeInstanceTypeOfferings": self._describe_offerings,
@@ -82,7 +84,10 @@ class Ec2Simulator(Simulator):
 
     def presented_key(self, request: Request) -> str | None:
         signer = signer_of(request)
-        return None if signer is None else signer[0]
+        if signer is None:
+            return None
+        # A session of a role that trusts us stands for the account's key.
+        return self._key if self._roles.has(request, signer[0], self.clock.now()) else signer[0]
 
     def refuse(self, _request: Request, *, has_key: bool) -> Response | None:  # noqa: ARG002
         message = "AWS was not able to validate the provided access credentials"
@@ -119,6 +124,10 @@ class Ec2Simulator(Simulator):
             stored.details["reason"] = reason
 
         self.fleet.change(instance_id, note)
+
+    def handle(self, request: Request) -> Response:
+        # STS is asked with the customer's own identity, which is none of this account's.
+        return self._roles.take_on(request, self.clock.now()) or super().handle(request)
 
     def _call(self, request: Request) -> Response:
         if request.headers.get("x-amz-target") == _PRICING:

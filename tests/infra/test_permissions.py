@@ -7,6 +7,7 @@ import pytest
 from infra.catalog import FUNCTIONS
 from tests.infra.templates import Assembly, Template, as_list, as_text
 
+ACCOUNTS_ROLES = "podferry*"
 OWN_KEYS = "<PodferryState-DeploymentId>/provider-keys/*"
 SECRETS = "<PodferryState-DeploymentId>/secrets/*"
 LOGS = {"logs:CreateLogStream", "logs:PutLogEvents"}
@@ -19,6 +20,7 @@ ROWS = {
     "dynamodb:Query",
 }
 SECRET = {"secretsmanager:GetSecretValue"}
+CALL_PROVIDERS = SECRET | {"sts:AssumeRole"}
 KEEP_KEYS = {
     "secretsmanager:CreateSecret",
     "secretsmanager:DeleteSecret",
@@ -30,8 +32,8 @@ READ_OBJECTS = {"s3:GetObject", "s3:ListBucket"}
 
 ALLOWED = {
     "api": ROWS | BEGIN | ANSWER,
-    "market": ROWS | SECRET,
-    "provider_keys": ROWS | SECRET | KEEP_KEYS,
+    "market": ROWS | CALL_PROVIDERS,
+    "provider_keys": ROWS | CALL_PROVIDERS | KEEP_KEYS,
     "library": ROWS | READ_OBJECTS | {"kms:Decrypt"},
     "secrets": ROWS | KEEP_KEYS,
     "agent_api": ROWS
@@ -42,10 +44,10 @@ ALLOWED = {
     "authorizer": {"dynamodb:GetItem"} | SECRET,
     "docs": set(),
     "steps_pods": ROWS | BEGIN | ANSWER,
-    "steps_machines": ROWS | SECRET | ANSWER | READ_OBJECTS | {"s3:PutObject"},
+    "steps_machines": ROWS | CALL_PROVIDERS | ANSWER | READ_OBJECTS | {"s3:PutObject"},
     "steps_snapshots": ROWS | ANSWER | READ_OBJECTS | {"kms:Decrypt"},
     "autosave": ROWS,
-    "sweeper": ROWS | SECRET | BEGIN,
+    "sweeper": ROWS | CALL_PROVIDERS | BEGIN,
     "garbage": ROWS | READ_OBJECTS | {"s3:DeleteObject", "kms:Decrypt"},
     "reconciler": ROWS | BEGIN | {"states:DescribeExecution", "events:DisableRule"},
 }
@@ -86,11 +88,19 @@ def test_a_resource_has_a_wildcard_only_for_names_that_do_not_exist_yet(control:
         for _, resource in grants(control, function)
         if "*" in resource
     }
-    assert endings == {"*", "*/packs/*", "*/pages/*", "*/root", "agent/*", OWN_KEYS, SECRETS}
+    names = {"*", "*/packs/*", "*/pages/*", "*/root", "agent/*", OWN_KEYS, SECRETS}
+    assert endings == names | {ACCOUNTS_ROLES}
     for action, resource in grants(control, "reconciler"):
         if "*" in resource:
             assert action == "states:DescribeExecution"
             assert ":execution:podferry-PodferryControl-" in resource
+
+
+def test_only_roles_that_are_named_for_us_can_be_taken_on(control: Template) -> None:
+    for function in ALLOWED:
+        for action, resource in grants(control, function):
+            if action == "sts:AssumeRole":
+                assert resource.endswith(":iam::*:role/podferry*")
 
 
 def test_only_those_who_call_providers_read_their_keys(control: Template) -> None:

@@ -149,6 +149,12 @@ class FakeClouds:
     def names(self) -> list[str]:
         return sorted(self._clouds)
 
+    def takes_roles(self, _name: str) -> bool:
+        return False
+
+    def completed(self, _name: str, api_key: str, _external_id: str) -> str:
+        return api_key
+
     def on_trial(self, name: str, api_key: str) -> FakeCloud:
         return self.own[name, api_key]
 

@@ -46,6 +46,7 @@ class World:
 
     deployment_id = "0a0b0c0d"
     api_url = "https://podferry.test"
+    aws_account = "123456789012"
     boot_script = "exec agent"
     cloud_class = FakeCloud
 

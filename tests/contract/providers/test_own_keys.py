@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 
 import pytest
@@ -12,12 +13,14 @@ from podferry.adapters.memory.surroundings import ManualClock, MemorySignals, Se
 from podferry.adapters.providers.clouds import KeyedClouds, ProviderKey
 from podferry.domain.errors import InvalidRequestError
 from podferry.services.clouds import Clouds
-from podferry.services.provider_keys import ProviderKeys
+from podferry.services.provider_keys import Deployment, ProviderKeys
 from podferry.services.records import Records
-from tests.contract.providers.machines import WANTED
+from tests.contract.providers.machines import WANTED, a_launch, end
 from tests.contract.providers.simulation import Simulation
 
 ACCOUNT = "acct_1"
+at_ec2 = pytest.mark.parametrize("running_simulation", ["ec2"], indirect=True)
+DEPLOYMENT = Deployment(id="0a1b2c3d", aws_account=lambda: "123456789012")
 
 
 @dataclass
@@ -33,7 +36,7 @@ class Office:
         keys = {self.simulation.provider: deployments}
         signals = MemorySignals()
         self.clouds = Clouds(records, KeyedClouds(lambda: keys, signals, self.vault.text), signals)
-        self.keys = ProviderKeys(records, self.clouds, self.vault)
+        self.keys = ProviderKeys(records, self.clouds, self.vault, DEPLOYMENT)
 
 
 @pytest.fixture
@@ -65,5 +68,42 @@ def test_a_key_that_cannot_be_sent_is_refused_and_not_asked_for_again(
 ) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         office.keys.put(ACCOUNT, office.simulation.provider, text)
+    assert [problem.where for problem in caught.value.fields] == ["/api_key"]
+    assert office.vault.texts == {}
+
+
+def a_role(trusted: str, **more: str) -> str:
+    """A key that names a role, which trusts who says `trusted`."""
+    role = f"arn:aws:iam::123456789012:role/podferry-for-{trusted}"
+    return json.dumps({"role_arn": role, **more})
+
+
+@pytest.fixture
+def _functions_role(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "the-functions-own")
+
+
+@at_ec2
+@pytest.mark.usefixtures("_functions_role")
+def test_a_role_that_trusts_the_accounts_external_id_is_taken_on(office: Office) -> None:
+    trust = office.keys.trust(ACCOUNT, "ec2")
+    own = office.keys.put(ACCOUNT, "ec2", a_role(trust.external_id))
+    cloud = office.clouds.with_key("ec2", own)
+    launch = a_launch(cloud)
+    made = cloud.create(launch)
+    assert [view.provider_id for view in cloud.find(launch.stamp)] == [made]
+    end(cloud, made)
+
+
+@at_ec2
+@pytest.mark.usefixtures("_functions_role")
+@pytest.mark.parametrize("says", [{}, {"external_id": "podferry-0a1b2c3d-acct_2"}])
+def test_a_role_that_trusts_another_account_of_ours_is_refused_on_entry(
+    office: Office, says: dict[str, str]
+) -> None:
+    others = office.keys.trust("acct_2", "ec2").external_id
+    with pytest.raises(InvalidRequestError) as caught:
+        office.keys.put(ACCOUNT, "ec2", a_role(others, **says))
     assert [problem.where for problem in caught.value.fields] == ["/api_key"]
     assert office.vault.texts == {}

@@ -59,6 +59,12 @@ class ListedClouds:
     def known(self) -> list[str]:
         return sorted({*self._clouds, *self.own, "vastai"})
 
+    def takes_roles(self, name: str) -> bool:
+        return name == "ec2"
+
+    def completed(self, _name: str, api_key: str, external_id: str) -> str:
+        return api_key.replace("<external id>", external_id)
+
     def on_trial(self, name: str, api_key: str) -> ListedCloud:
         self.tried.append(api_key)
         return self.own[name]

@@ -54,6 +54,7 @@ class MemoryPorts:
         self.randomness = SeededRandomness()
         self.deployment_id = "00000000"
         self.api_url = "https://api.example"
+        self.aws_account = "123456789012"
         self.boot_script = "exit 1"
 
 

@@ -124,3 +124,25 @@ def test_a_key_that_is_refused_later_shows_it_and_recovers_by_itself() -> None:
 def test_the_operator_has_no_own_keys() -> None:
     reply = a_user().deployment.call("GET", "/v1/provider-keys", token=OPERATOR)
     assert (reply.status, reply.code) == (403, "forbidden")
+
+
+def test_whom_a_role_has_to_trust_is_shown_before_there_is_a_key() -> None:
+    clouds = ListedClouds([ListedCloud("ec2", [])])
+    deployment = Deployment(MemoryPorts(clouds))
+    mine, others = deployment.an_account(), deployment.an_account()
+    shown = mine.get("/v1/provider-keys/ec2/trust").json
+    (statement,) = shown["trust_policy"]["Statement"]
+    assert statement["Principal"] == {"AWS": f"arn:aws:iam::{shown['aws_account']}:root"}
+    assert statement["Condition"] == {"StringEquals": {"sts:ExternalId": shown["external_id"]}}
+    assert others.get("/v1/provider-keys/ec2/trust").json["external_id"] != shown["external_id"]
+    assert mine.get("/v1/provider-keys/vastai/trust").status == 404
+    assert mine.get("/v1/provider-keys/azure/trust").status == 404
+
+
+def test_the_external_id_goes_with_the_key_to_the_provider_and_into_the_vault() -> None:
+    user = a_user()
+    reply = user.put(PATH, {"api_key": "role <external id>"})
+    assert reply.status == 200
+    ((ref, text),) = texts(user).items()
+    assert user.deployment.ports.clouds.tried == [text]  # type: ignore[attr-defined]
+    assert text == f"role podferry-00000000-{ref.account_id}"

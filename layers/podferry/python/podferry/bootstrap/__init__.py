@@ -49,7 +49,7 @@ from podferry.services.move_pod import MovePod
 from podferry.services.pods import ChangePod, CreatePod, DeletePod
 from podferry.services.proof.ask import AskProof
 from podferry.services.proof.prove import FailProof, ProveSnapshot
-from podferry.services.provider_keys import ProviderKeys
+from podferry.services.provider_keys import Deployment, ProviderKeys
 from podferry.services.reconcile import Reconcile
 from podferry.services.recover.doorbell import Doorbell
 from podferry.services.recover.ghosts import SweepGhosts
@@ -105,7 +105,9 @@ class Application(Foundation):
 
     @cached_property
     def provider_keys(self) -> ProviderKeys:
-        return ProviderKeys(self.records, self.clouds, self.ports.key_vault)
+        ports = self.ports
+        deployment = Deployment(id=ports.deployment_id, aws_account=lambda: ports.aws_account)
+        return ProviderKeys(self.records, self.clouds, ports.key_vault, deployment)
 
     @cached_property
     def secrets(self) -> Secrets:

@@ -97,8 +97,16 @@ class AwsPorts:
 
     @cached_property
     def _provider_key_source(self) -> SecretsProviderKeys:
-        arn = _needed(self._settings.provider_keys_secret_arn, "PROVIDER_KEYS_SECRET_ARN")
-        return SecretsProviderKeys(self._clients, arn, self.clock)
+        return SecretsProviderKeys(self._clients, self._provider_keys_arn, self.clock)
+
+    @property
+    def aws_account(self) -> str:
+        """The deployment's, which stands in every ARN."""
+        return self._provider_keys_arn.split(":")[4]
+
+    @property
+    def _provider_keys_arn(self) -> str:
+        return _needed(self._settings.provider_keys_secret_arn, "PROVIDER_KEYS_SECRET_ARN")
 
     @property
     def key_vault(self) -> KeyVault:

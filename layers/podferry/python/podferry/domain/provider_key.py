@@ -48,6 +48,20 @@ class OwnKey(Entity):
         return self.used_at is not None and now - self.used_at < USE_SETTLES
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoleTrust:
+    """Whom a role has to trust, so that it can be taken on for one account and for no other."""
+
+    aws_account: str
+    """Where the functions are that take it on."""
+    external_id: str
+
+
+def external_id_of(deployment_id: str, account_id: str) -> str:
+    """What we say when we take on a role for the account. It is no secret, and only ours to say."""
+    return f"podferry-{deployment_id}-{account_id}"
+
+
 def own_key_id(provider: str, account_id: str) -> str:
     """The one id for the key of an account at a provider."""
     return f"{OwnKey.PREFIX}_{provider}_{account_id}"

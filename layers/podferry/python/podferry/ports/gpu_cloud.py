@@ -174,6 +174,18 @@ class GpuClouds(Protocol):
             ProviderRefusedError: no key for it, or no such provider.
         """
 
+    def takes_roles(self, name: str) -> bool:
+        """Whether an account's key at the provider may be a role that we take on."""
+
+    def completed(self, name: str, api_key: str, external_id: str) -> str:
+        """The text of an account's key with what only we may write into it.
+
+        `external_id` is of that account alone, so that no other can use a role that trusts it.
+
+        Raises:
+            KeyRefusedError: the text has something else in its place.
+        """
+
     def on_trial(self, name: str, api_key: str) -> GpuCloud:
         """The provider with a key that is stored nowhere yet.
 

@@ -1,7 +1,7 @@
 """Accounts put in, look at and take out their own keys at the providers."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from podferry.domain.errors import (
@@ -14,12 +14,26 @@ from podferry.domain.errors import (
 )
 from podferry.domain.ghost import Ghost
 from podferry.domain.machine import Machine
-from podferry.domain.provider_key import KeyState, OwnKey, own_key_id
-from podferry.ports.gpu_cloud import GpuCloud, MachineView
+from podferry.domain.provider_key import (
+    KeyState,
+    OwnKey,
+    RoleTrust,
+    external_id_of,
+    own_key_id,
+)
+from podferry.ports.gpu_cloud import MachineView
 from podferry.ports.key_vault import KeyVault
 from podferry.ports.store import Change, Create, Delete, Update
 from podferry.services.clouds import Clouds, machines_under, ref_of
 from podferry.services.records import Records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """Who takes on roles."""
+
+    id: str
+    aws_account: Callable[[], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +43,7 @@ class ProviderKeys:
     records: Records
     clouds: Clouds
     vault: KeyVault
+    deployment: Deployment
 
     def put(
         self, account_id: str, provider: str, api_key: str, *, is_same_account: bool = False
@@ -45,12 +60,12 @@ class ProviderKeys:
             ProviderBusyError, ConflictError: nothing was changed; try again.
         """
         self._known(provider)
-        listed = self._checked(self.clouds.providers.on_trial(provider, api_key))
+        text, listed = self._checked(account_id, provider, api_key)
         before = self.clouds.own_key(provider, account_id)
         if before is not None and not is_same_account:
             self._check_sees(before, listed)
         fresh = self._new(account_id, provider, before)
-        self.vault.put(ref_of(fresh), api_key)
+        self.vault.put(ref_of(fresh), text)
         self.records.store.commit(Create(fresh) if before is None else Update(fresh))
         return self.get(account_id, provider)
 
@@ -61,6 +76,18 @@ class ProviderKeys:
         if key is None:
             raise _none(provider)
         return key
+
+    def trust(self, account_id: str, provider: str) -> RoleTrust:
+        """Whom a role has to trust that the account lets us take on at the provider.
+
+        Raises:
+            NotFoundError: no such provider, or it has no roles.
+        """
+        self._known(provider)
+        if not self.clouds.providers.takes_roles(provider):
+            raise NotFoundError(f"{provider} has no roles that could be taken on; put a key")
+        external_id = external_id_of(self.deployment.id, account_id)
+        return RoleTrust(aws_account=self.deployment.aws_account(), external_id=external_id)
 
     def all_of(self, account_id: str) -> list[OwnKey]:
         """The account's own keys, by provider."""
@@ -96,13 +123,21 @@ class ProviderKeys:
         if problem := self.clouds.why_unknown(provider):
             raise NotFoundError(problem)
 
-    def _checked(self, cloud: GpuCloud) -> list[MachineView]:
-        """What the provider shows with the key: a harmless call that only a good key can make."""
+    def _checked(
+        self, account_id: str, provider: str, api_key: str
+    ) -> tuple[str, list[MachineView]]:
+        """The key as it is kept, and what the provider shows with it.
+
+        Its listing of machines is a harmless call that only a good key can make.
+        """
+        external_id = external_id_of(self.deployment.id, account_id)
+        providers = self.clouds.providers
         try:
-            return cloud.list_machines()
+            text = providers.completed(provider, api_key, external_id)
+            return text, providers.on_trial(provider, text).list_machines()
         except ProviderRefusedError as error:
             raise InvalidRequestError(
-                f"{cloud.name} does not take this key",
+                f"{provider} does not take this key",
                 fields=(FieldProblem("/api_key", error.detail),),
             ) from error
 

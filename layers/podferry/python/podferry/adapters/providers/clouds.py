@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from podferry.adapters.providers.registry import PROVIDERS, adapter
+from podferry.adapters.providers.registry import PROVIDERS, ROLE_KEYS, adapter, completed_key
 from podferry.adapters.providers.scrub import wrong_places
 from podferry.adapters.providers.wrapped import wrapped
 from podferry.domain.errors import InternalError, ProviderRefusedError
@@ -95,6 +95,14 @@ class KeyedClouds:
             if len(self._made) > CLOUDS_KEPT:
                 self._made.popitem(last=False)
         return made[1]
+
+    def completed(self, name: str, api_key: str, external_id: str) -> str:
+        """See the port."""
+        return completed_key(name, api_key, external_id)
+
+    def takes_roles(self, name: str) -> bool:
+        """See the port."""
+        return name in ROLE_KEYS
 
     def on_trial(self, name: str, api_key: str) -> GpuCloud:
         """See the port."""

@@ -17,13 +17,12 @@ from botocore.exceptions import ClientError
 from podferry.adapters.providers.ec2_calls import (
     NOT_FOUND,
     Clients,
-    Ec2Key,
     clients_of,
     code_of,
     create_call,
-    read_key,
     safe_call,
 )
+from podferry.adapters.providers.ec2_key import Ec2Key, read_key
 from podferry.adapters.providers.ec2_offers import (
     PER_SECOND,
     SPOT_NOTICE_SECONDS,
@@ -66,7 +65,7 @@ _NEVER_RAN = frozenset({
 
 
 class Ec2Cloud:
-    """EC2 with one access key, in the regions that the key names."""
+    """EC2 with one access key or role, in the regions that the key names."""
 
     name = "ec2"
     traits = CloudTraits(

@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -18,9 +18,9 @@ from botocore.exceptions import (
     EndpointConnectionError,
 )
 from botocore.parsers import ResponseParserError
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from podferry.adapters.providers.scrub import scrub, wrong_places
+from podferry.adapters.providers.ec2_key import Ec2Key
+from podferry.adapters.providers.scrub import scrub
 from podferry.domain.errors import (
     CloudError,
     KeyRefusedError,
@@ -40,6 +40,8 @@ NO_ACCESS = frozenset({
     "AuthFailure", "UnauthorizedOperation", "InvalidClientTokenId", "SignatureDoesNotMatch",
     "IncompleteSignature", "MissingAuthenticationToken", "ExpiredToken", "RequestExpired",
     "UnrecognizedClientException", "AccessDeniedException",
+    # STS: the role does not trust us, or not with this external id.
+    "AccessDenied",
 })  # fmt: skip
 NOT_FOUND = frozenset({"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"})
 REFUSALS: dict[str, type[CloudError]] = {
@@ -64,55 +66,12 @@ Clients = Callable[[str, str], Any]
 """A boto3 client of (service, region)."""
 
 
-Region = Annotated[str, Field(pattern=r"^[a-z]{2,}(-[a-z0-9]+)+$")]
-
-
-class Ec2Key(BaseModel):
-    """The `api_key` of the provider keys' `ec2` entry, as JSON text.
-
-    Example:
-        {"access_key_id": "AKIA...", "secret_access_key": "...", "regions": ["us-east-1"]}
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    access_key_id: str = Field(min_length=1)
-    secret_access_key: str = Field(min_length=1, repr=False)
-    regions: list[Region] = Field(default=["us-east-1"], min_length=1)
-    image: str | None = None
-    """An AMI, or `resolve:ssm:` and a parameter; it needs Docker and NVIDIA's toolkit."""
-    security_groups: dict[str, list[str]] = Field(default_factory=dict)
-    """By region; without them the network's default group, which lets nobody in."""
-    subnets: dict[str, str] = Field(default_factory=dict)
-    """By zone; without them the default network."""
-
-
-def read_key(text: str) -> Ec2Key:
-    """The key in an `api_key`.
-
-    Raises:
-        KeyRefusedError: it is not of that form.
-    """
-    try:
-        return Ec2Key.model_validate_json(text)
-    except ValidationError as error:
-        raise KeyRefusedError(
-            'the api_key of ec2 must be JSON text like {"access_key_id": "...", '
-            f'"secret_access_key": "..."}}; wrong at: {wrong_places(error)}'
-        ) from None
-
-
 def clients_of(key: Ec2Key, base_url: str | None) -> Clients:
     """Clients that wait a bounded time and try once: repeating is up to the caller."""
-    # Loading boto3 costs a function a second, which only users of this provider should pay.
-    import boto3  # noqa: PLC0415
     from botocore.config import Config  # noqa: PLC0415
 
     # At DEBUG botocore writes bodies and signatures, whoever asked for DEBUG of what.
     logging.getLogger("botocore").setLevel(logging.INFO)
-    session: Any = boto3.session.Session(
-        aws_access_key_id=key.access_key_id, aws_secret_access_key=key.secret_access_key
-    )
     config = Config(
         connect_timeout=_CONNECT_SECONDS,
         read_timeout=_READ_SECONDS,
@@ -120,6 +79,7 @@ def clients_of(key: Ec2Key, base_url: str | None) -> Clients:
         retries={"total_max_attempts": 1},
         parameter_validation=True,
     )
+    session = _session(key, base_url, config)
     made: dict[tuple[str, str], Any] = {}
     # A session must not make two clients at the same time.
     making = threading.Lock()
@@ -134,6 +94,19 @@ def clients_of(key: Ec2Key, base_url: str | None) -> Clients:
             return known
 
     return client
+
+
+def _session(key: Ec2Key, base_url: str | None, config: Any) -> Any:
+    # Loading boto3 costs a function a second, which only users of this provider should pay.
+    if key.role_arn is not None:
+        from podferry.adapters.providers.ec2_role import session_of_role  # noqa: PLC0415
+
+        return session_of_role(key, base_url, config)
+    import boto3  # noqa: PLC0415
+
+    return boto3.session.Session(
+        aws_access_key_id=key.access_key_id, aws_secret_access_key=key.secret_access_key
+    )
 
 
 @contextmanager
@@ -189,4 +162,4 @@ def _status(error: ClientError) -> int:
 
 def _words(error: ClientError, key: Ec2Key) -> str:
     message = str(error.response.get("Error", {}).get("Message", "")) or "no reason"
-    return f"ec2 answered {code_of(error)}: {scrub(message, key.secret_access_key)}"
+    return f"ec2 answered {code_of(error)}: {scrub(message, key.secret_access_key or '')}"

@@ -16,6 +16,8 @@ PROVIDERS = {
     "vastai": "podferry.adapters.providers.vastai:VastCloud",
 }
 
+ROLE_KEYS = {"ec2": "podferry.adapters.providers.ec2_key:with_external_id"}
+"""Providers at which an account may let us take on a role: how our external id gets into a key."""
 
 EVERY_CALL = "every call"
 
@@ -49,6 +51,18 @@ def adapter(name: str, api_key: str, base_url: str | None) -> ProviderAdapter:
         ProviderRefusedError: no such provider.
     """
     return adapter_class(name)(api_key, base_url)
+
+
+def completed_key(name: str, api_key: str, external_id: str) -> str:
+    """An account's key as it is kept; `external_id` is of that account alone.
+
+    Raises:
+        KeyRefusedError: it names a role that is to be taken on for somebody else.
+    """
+    if name not in ROLE_KEYS:
+        return api_key
+    module, _, function = ROLE_KEYS[name].partition(":")
+    return str(getattr(import_module(module), function)(api_key, external_id))
 
 
 def adapter_class(name: str) -> AdapterClass:

@@ -1,11 +1,11 @@
 """Accounts' own keys at the providers: what goes in, and the little that comes out."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from podferry.domain.provider_key import KeyState, OwnKey
+from podferry.domain.provider_key import KeyState, OwnKey, RoleTrust
 from podferry.http.models.fields import Input, Output
 
 
@@ -17,7 +17,8 @@ class ProviderKeyBody(Input):
         max_length=16_384,
         description=(
             "As the provider gave it. For `ec2` JSON text with `access_key_id` and "
-            "`secret_access_key`, for `gce` the text of a service account's key file."
+            "`secret_access_key`, or with the `role_arn` of a role that trusts us (see `trust`); "
+            "for `gce` the text of a service account's key file."
         ),
         json_schema_extra={"writeOnly": True},
     )
@@ -49,3 +50,31 @@ class ProviderKeyView(Output):
     @classmethod
     def of(cls, key: OwnKey) -> "ProviderKeyView":
         return cls(**{name: getattr(key, name) for name in cls.model_fields})
+
+
+class RoleTrustView(Output):
+    """Whom a role has to trust, so that it can be taken on for this account and for no other."""
+
+    aws_account: str = Field(description="The AWS account that takes the role on.")
+    external_id: str = Field(
+        description="It is made by us, is no secret, and goes with the role in every request."
+    )
+    role_name_prefix: str = Field(
+        description="Only roles whose names begin like this are taken on."
+    )
+    trust_policy: dict[str, Any] = Field(description="The whole policy, to be copied.")
+
+    @classmethod
+    def of(cls, trust: RoleTrust) -> "RoleTrustView":
+        statement = {
+            "Effect": "Allow",
+            "Principal": {"AWS": f"arn:aws:iam::{trust.aws_account}:root"},
+            "Action": "sts:AssumeRole",
+            "Condition": {"StringEquals": {"sts:ExternalId": trust.external_id}},
+        }
+        return cls(
+            aws_account=trust.aws_account,
+            external_id=trust.external_id,
+            role_name_prefix="podferry",
+            trust_policy={"Version": "2012-10-17", "Statement": [statement]},
+        )

@@ -9,7 +9,7 @@ from podferry.domain.account import Scope
 from podferry.http.answers import GONE, found, gone
 from podferry.http.call import CallNow
 from podferry.http.models.page import PageView
-from podferry.http.models.provider_key import ProviderKeyBody, ProviderKeyView
+from podferry.http.models.provider_key import ProviderKeyBody, ProviderKeyView, RoleTrustView
 from podferry.http.models.spec import PROVIDER_NAME
 from podferry.http.routing import Answer, ApiRouter
 
@@ -60,6 +60,20 @@ def list_provider_keys(call: CallNow) -> Response[PageView[ProviderKeyView]]:
 def get_provider_key(call: CallNow, provider: ProviderName) -> Response[ProviderKeyView]:
     """See whether the provider takes the account's own key."""
     return found(ProviderKeyView.of(call.use.provider_keys.get(call.account_id, provider)))
+
+
+@routes.operation(
+    "GET",
+    "/v1/provider-keys/<provider>/trust",
+    needs=Scope.ACCOUNT_READ,
+    answers={200: Answer(RoleTrustView, "Whom the role has to trust.")},
+)
+def get_role_trust(call: CallNow, provider: ProviderName) -> Response[RoleTrustView]:
+    """See whom a role has to trust that is put in place of a key (`ec2` only).
+
+    A role has no key that could leak. Make it first, then put its `role_arn`.
+    """
+    return found(RoleTrustView.of(call.use.provider_keys.trust(call.account_id, provider)))
 
 
 @routes.operation(
