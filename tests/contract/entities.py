@@ -12,7 +12,7 @@ from podferry.domain.offer import BillingRule, Channel, Kind, Market, Offer, Req
 from podferry.domain.pod import Desired, Failure, Pod, PodState, RunSpec
 from podferry.domain.saving import Saving
 from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState
-from podferry.domain.volume import Lease, Volume
+from podferry.domain.volume import Lease, Origin, Volume
 from podferry.ports.gpu_cloud import CloudTraits
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, 123456, tzinfo=UTC)
@@ -35,6 +35,8 @@ def a_volume(**changes: Any) -> Volume:
         name="models",
         epoch=3,
         lease=Lease(pod_id="pod_1", machine_id=None),
+        readers=("pod_2", "pod_3"),
+        forked_from=Origin(volume_id="vol_0", snapshot_id="snap_0"),
         size_bytes=2**53 + 1,
         saving=Saving(epoch=3, open_id="snap_1", begun_at=NOW, error=A_FAILURE),
     )

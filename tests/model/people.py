@@ -62,7 +62,7 @@ class People(Scene):
             return
         body = {"name": "pod", "spec": SPEC, "start": starts}
         if shares and pods:
-            body["volume_id"] = pods[0].volume_id
+            body["volume"] = {"id": pods[0].volume_id}
         self.ask("POST", "/v1/pods", body)
         self.go(then)
 

@@ -14,6 +14,7 @@ from podferry.domain.offer import Requirements
 from podferry.domain.operation import Cause, OperationState
 from podferry.domain.pod import PodState, RunSpec
 from podferry.domain.snapshot import Snapshot, SnapshotState, StoredObject
+from podferry.domain.use_of_volume import Attachment
 from podferry.ports.store import Update
 from podferry.services.pods import NewPod
 from podferry.services.run_command import ExecRequest
@@ -284,7 +285,9 @@ def test_promise_05_a_volume_is_handed_from_a_deleted_pod_to_another(world):
     spec, wanted = RunSpec(image="debian:12"), Requirements(gpu_count=1)
     other, _ = world.app.create_pod.create(
         world.account.id,
-        NewPod(name="other", spec=spec, requirements=wanted, volume_id=pod.volume_id),
+        NewPod(
+            name="other", spec=spec, requirements=wanted, volume=Attachment(volume_id=pod.volume_id)
+        ),
     )
     with pytest.raises(ConflictError):
         world.start(pod)

@@ -18,6 +18,7 @@ from podferry.domain.offer import Requirements
 from podferry.domain.operation import Cause, OperationState
 from podferry.domain.pod import PodState, RunSpec
 from podferry.domain.snapshot import SnapshotKind, SnapshotState, object_key
+from podferry.domain.use_of_volume import Attachment
 from podferry.ports.store import Update
 from podferry.services.pods import NewPod
 
@@ -137,7 +138,7 @@ def test_promise_05_a_volume_in_use_by_another_pod_is_refused(world):
                 name="second",
                 spec=RunSpec(image="debian:12"),
                 requirements=Requirements(),
-                volume_id=pod.volume_id,
+                volume=Attachment(volume_id=pod.volume_id),
             ),
         )
 
@@ -295,7 +296,7 @@ def test_a_pod_made_without_starting_can_be_started_later(world):
         name="other",
         spec=RunSpec(image="a"),
         requirements=Requirements(),
-        volume_id=pod.volume_id,
+        volume=Attachment(volume_id=pod.volume_id),
     )
     second, _ = world.app.create_pod.create(world.account.id, other)
     world.run()

@@ -7,6 +7,7 @@ import pytest
 from counting_store import counted
 from recovery_scenes import announce, saved_pod
 from saving_scenes import ask_save, collect, saves
+from volume_scenes import at_commit, changed_to, files_of, forked, pod_on, restored, stopped_with
 from world import World
 
 from podferry.domain.errors import (
@@ -17,62 +18,16 @@ from podferry.domain.errors import (
     WrongStateError,
 )
 from podferry.domain.machine import NoticeKind
-from podferry.domain.offer import Requirements
 from podferry.domain.operation import Cause, OperationState
-from podferry.domain.pod import PodState, RunSpec
+from podferry.domain.pod import PodState
 from podferry.domain.snapshot import SnapshotKind
 from podferry.domain.volume import Volume
 from podferry.ports.store import Update
-from podferry.services.pods import NewPod
 
 
 @pytest.fixture
 def world():
     return World()
-
-
-def stopped_with(world, **files):
-    """A stopped pod whose volume has these files."""
-    pod = world.launch()
-    world.box.volume = dict(files)
-    world.stop(pod)
-    return world.pod(pod)
-
-
-def changed_to(world, pod, **files):
-    """One more run, at whose end the volume has these files instead."""
-    world.start(pod)
-    world.box.volume = dict(files)
-    world.stop(pod)
-
-
-def restored(world, pod, snapshot_id):
-    world.app.restore_volume.restore(world.account.id, pod.volume_id, snapshot_id)
-
-
-def forked(world, pod, snapshot_id=None):
-    return world.app.fork_volume.fork(world.account.id, pod.volume_id, snapshot_id, None)
-
-
-def pod_on(world, volume_id):
-    """A new pod with a volume that exists."""
-    new = NewPod(
-        name="other",
-        spec=RunSpec(image="debian:12"),
-        requirements=Requirements(gpu_count=1),
-        volume_id=volume_id,
-    )
-    pod, operation = world.app.create_pod.create(world.account.id, new)
-    world.run()
-    return pod, world.operation(operation)
-
-
-def files_of(world, pod):
-    """What the pod has in /workspace when it is started."""
-    world.start(pod)
-    files = dict(world.box.volume)
-    world.stop(pod)
-    return files
 
 
 def test_a_volume_goes_back_to_a_save_and_forth_again(world):
@@ -132,19 +87,6 @@ def test_what_a_restore_left_is_kept_as_if_it_was_made_then(world):
     assert head.id in {save.id for save in saves(world, pod)}
     collect(world, days=40)
     assert head.id not in {save.id for save in saves(world, pod)}
-
-
-def at_commit(world, number, meanwhile):
-    """Let something happen as a process is about to write for the n-th time."""
-    left = [number]
-
-    def before_commit():
-        left[0] -= 1
-        if left[0] == 0:
-            world.store.before_commit = lambda: None
-            meanwhile()
-
-    world.store.before_commit = before_commit
 
 
 @pytest.mark.parametrize("number", range(1, 7))

@@ -101,7 +101,7 @@ def needs(**changes: Any) -> dict[str, Any]:
         ({**NEW, "name": None}, "/name"),
         ({**NEW, "start": "yes"}, "/start"),
         ({**NEW, "start": 1}, "/start"),
-        ({**NEW, "volume_id": "vol_1"}, "/volume_id"),
+        ({**NEW, "volume": {"id": "vol_1"}}, "/volume/id"),
         ({**NEW, "spec": []}, "/spec"),
         ({**NEW, "capture_rules": ["x"] * 101}, "/capture_rules"),
         ({**NEW, "capture_rules": ["a\nb"]}, "/capture_rules/0"),

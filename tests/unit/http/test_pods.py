@@ -71,7 +71,7 @@ def test_a_new_pod_keeps_everything_that_was_said_about_it(user: User) -> None:
 
 def test_a_pod_on_a_volume_in_use_is_refused(user: User) -> None:
     pod = user.get(f"/v1/pods/{a_running_pod(user)}").json
-    reply = user.post("/v1/pods", {**NEW, "volume_id": pod["volume"]["id"]})
+    reply = user.post("/v1/pods", {**NEW, "volume": {"id": pod["volume"]["id"]}})
     assert (reply.status, reply.code) == (409, "volume_busy")
 
 
@@ -205,7 +205,7 @@ def test_things_of_other_accounts_do_not_exist(deployment: Deployment, user: Use
     replies += [stranger.post(f"/v1/pods/{pod_id}/exec", {"script": "id"})]
     replies += [stranger.patch(f"/v1/pods/{pod_id}", {"name": "mine"})]
     replies += [stranger.delete(f"/v1/pods/{pod_id}")]
-    replies += [stranger.post("/v1/pods", {**NEW, "volume_id": pod["volume"]["id"]})]
+    replies += [stranger.post("/v1/pods", {**NEW, "volume": {"id": pod["volume"]["id"]}})]
     assert {(r.status, r.code) for r in replies} == {(404, "not_found")}
     assert stranger.get("/v1/pods").json["data"] == []
     assert stranger.get("/v1/volumes").json["data"] == []

@@ -35,7 +35,7 @@ BODIES: dict[str, dict[str, Any]] = {
             "serving_port": 1,
         },
         "requirements": {"gpu_names": ["H100"], "countries": ["DE"], "min_vram_gib": 3},
-        "volume_id": "vol_" + "0" * 26,
+        "volume": {"id": "vol_" + "0" * 26, "read_only": False},
         "capture_rules": ["x"],
         "idle": {"warn_after_minutes": 5, "stop_after_minutes": 10, "signals": ["gpu"]},
         "start": False,

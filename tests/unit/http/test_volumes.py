@@ -130,7 +130,45 @@ def test_a_pod_is_not_made_with_a_volume_in_the_trash(user: User) -> None:
     pod_id = a_stopped_pod(user)
     volume_id = user.deployment.ports.store.get(Pod, pod_id).volume_id
     user.delete(f"/v1/volumes/{volume_id}")
-    body = {"name": "x", "spec": {"image": "debian:12"}, "volume_id": volume_id}
+    body = {"name": "x", "spec": {"image": "debian:12"}, "volume": {"id": volume_id}}
     reply = user.post("/v1/pods", body)
     assert (reply.status, reply.code) == (409, "wrong_state")
     assert user.post(f"/v1/pods/{pod_id}/start").code == "wrong_state"
+
+
+def test_a_pod_names_its_volume_and_how_it_uses_it(user: User) -> None:
+    volume_id, _ = a_saved_volume(user)
+    body = {"name": "reads", "spec": {"image": "debian:12"}}
+    made = user.post("/v1/pods", {**body, "volume": {"id": volume_id, "read_only": True}})
+    assert made.status == 202
+    pod = made.json
+    assert (pod["volume"]["id"], pod["volume"]["read_only"]) == (volume_id, True)
+    seen = user.get(f"/v1/volumes/{volume_id}").json
+    assert (seen["read_by"], seen["in_use_by"]) == ([pod["id"]], None)
+    refused = user.delete(f"/v1/volumes/{volume_id}")
+    assert (refused.status, refused.code) == (409, "volume_busy")
+    assert pod["id"] in refused.json["detail"]
+
+
+def test_a_stopped_pod_is_given_another_volume_and_a_running_one_is_not(user: User) -> None:
+    volume_id, _ = a_saved_volume(user)
+    stopped, running = a_stopped_pod(user), a_running_pod(user)
+    reply = user.patch(f"/v1/pods/{stopped}", {"volume": {"id": volume_id}})
+    assert (reply.status, reply.json["volume"]["id"]) == (200, volume_id)
+    assert reply.json["volume"]["read_only"] is False
+    refused = user.patch(f"/v1/pods/{running}", {"volume": {"id": volume_id}})
+    assert (refused.status, refused.code) == (409, "wrong_state")
+
+
+def test_promise_05_a_start_with_a_volume_in_use_is_409_and_names_its_pod(user: User) -> None:
+    volume_id, _ = a_saved_volume(user)
+    body = {"name": "writes", "spec": {"image": "debian:12"}, "volume": {"id": volume_id}}
+    holder = user.post("/v1/pods", body).json["id"]
+    stopped = a_stopped_pod(user)
+    refused = user.post(f"/v1/pods/{stopped}/start", {"volume": {"id": volume_id}})
+    assert (refused.status, refused.code) == (409, "volume_busy")
+    assert holder in refused.json["detail"]
+    assert user.get(f"/v1/pods/{stopped}").json["volume"]["id"] != volume_id
+    reader = {"volume": {"id": volume_id, "read_only": True}}
+    assert user.post(f"/v1/pods/{stopped}/start", reader).status == 202
+    assert user.get(f"/v1/pods/{stopped}").json["volume"]["id"] == volume_id

@@ -144,6 +144,10 @@ class Pod(Entity):
     requirements: Requirements
     environment_id: str
     volume_id: str
+    is_reader: bool = False
+    """It works on a copy of the volume's head, and what it writes there goes with its machine."""
+    reader_epoch: int = 0
+    """Counts its machines while it is a reader (`domain/use_of_volume.py`)."""
     environment_head: str | None = None
     """Snapshot of the environment that the next start restores; `None` before the first stop."""
     machine_id: str | None = None

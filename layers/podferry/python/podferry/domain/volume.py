@@ -38,6 +38,8 @@ class Volume(Entity):
     epoch: int = 0
     """Counts the machines that were ever given the lease; a stale one cannot move the head."""
     lease: Lease | None = None
+    readers: tuple[str, ...] = ()
+    """Pods on machines that work on copies of it; while there are any it is not deleted."""
     head: str | None = None
     """Snapshot id of the newest save."""
     whole_head: str | None = None

@@ -56,8 +56,10 @@ class WholePod:
     @property
     def saving(self) -> Saving:
         """How the saves by the machine that it runs on go."""
-        machine = self.running.machine
-        return Saving() if machine is None else self.volume.saving_by(machine.epoch)
+        machine, is_reader = self.running.machine, self.running.pod.is_reader
+        if machine is None or is_reader:
+            return Saving()
+        return self.volume.saving_by(machine.epoch)
 
     @property
     def save_state(self) -> SaveState:

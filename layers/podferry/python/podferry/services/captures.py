@@ -4,10 +4,15 @@ from typing import Any, Literal
 
 from podferry.domain.account import Account
 from podferry.domain.pod import Pod
-from podferry.domain.snapshot import Snapshot
+from podferry.domain.snapshot import Snapshot, SnapshotKind
 from podferry.services.records import Records
 
 CAPTURE_SECONDS = 24 * 3600
+
+
+def captured_kinds(pod: Pod) -> tuple[SnapshotKind, ...]:
+    """What a stop captures. A reader's copy of its volume is nobody's work to keep."""
+    return (SnapshotKind.ENVIRONMENT,) if pod.is_reader else tuple(SnapshotKind)
 
 
 def capture_arguments(

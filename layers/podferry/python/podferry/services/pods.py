@@ -17,6 +17,7 @@ from podferry.domain.pod import (
     PodState,
     RunSpec,
 )
+from podferry.domain.use_of_volume import Attachment
 from podferry.domain.version import begun_as
 from podferry.domain.volume import Environment, VersionRef, Volume
 from podferry.ports.store import Change, Check, Create, Delete, Update
@@ -25,6 +26,7 @@ from podferry.services.operations import require_idle
 from podferry.services.records import Records
 from podferry.services.secrets import require_secrets
 from podferry.services.start_pod import StartPod
+from podferry.services.volumes.attach import attached
 from podferry.services.volumes.rules import usable
 
 
@@ -35,7 +37,7 @@ class NewPod:
     name: str
     spec: RunSpec
     requirements: Requirements
-    volume_id: str | None = None
+    volume: Attachment | None = None
     """An existing volume; `None` makes a new, empty one."""
     version: VersionRef | None = None
     """What its environment begins as; `None` begins with the image alone."""
@@ -67,6 +69,8 @@ class PodChange:
     on_reclaim: OnReclaim | None = None
     idle: IdlePolicy | Unchanged | None = Unchanged.UNCHANGED
     """`None` takes the policy away."""
+    volume: Attachment | None = None
+    """Only of a stopped pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ class CreatePod:
 
         Raises:
             NotFoundError: the named volume or version is not in the account.
-            WrongStateError: the volume is in the trash.
+            WrongStateError: the volume is in the trash, or never saved and only to be read.
             VolumeBusyError: another pod's machine holds the named volume.
             ConflictError: the version's environment moved at the same moment.
             SecretMissingError: its environment names a secret that there is not.
@@ -101,6 +105,7 @@ class CreatePod:
             environment_id=environment.id,
             environment_head=environment.head,
             volume_id=volume.id,
+            is_reader=new.volume is not None and new.volume.is_reader,
             capture_rules=new.capture_rules,
             save_interval_seconds=new.save_interval_seconds,
             on_reclaim=new.on_reclaim,
@@ -108,9 +113,9 @@ class CreatePod:
         )
         created = self.records.pod_event(pod, "pod.created")
         rows: list[Change] = [Create(environment), created, *made_from]
-        write_volume = Create if new.volume_id is None else Update
+        write_volume = Create if new.volume is None else Update
         if not new.start:
-            if new.volume_id is None:
+            if new.volume is None:
                 rows.append(Create(volume))
             self.records.store.commit(*rows, Create(pod))
             return pod, None
@@ -146,8 +151,8 @@ class CreatePod:
         return begun_as(fresh, version), [Check(source)]
 
     def _volume(self, account_id: str, new: NewPod) -> Volume:
-        if new.volume_id is not None:
-            return usable(self.records, account_id, new.volume_id)
+        if new.volume is not None:
+            return usable(self.records, account_id, new.volume.volume_id)
         return Volume(
             id=self.records.new_id(Volume),
             account_id=account_id,
@@ -170,12 +175,16 @@ class ChangePod:
             ConflictError: `revision` is given and is not the present one.
             InvalidRequestError: the image of a pod with an environment cannot change.
             SecretMissingError: the new environment names a secret that there is not.
+            WrongStateError: it is to have another volume and is not stopped, or that volume is in
+                the trash.
         """
         pod = self.records.get_own(Pod, account_id, pod_id)
         if revision is not None and pod.revision != revision:
             raise ConflictError(f"pod {pod_id} has revision {pod.revision}, not {revision}")
         if change.spec is not None:
             require_secrets(self.records, account_id, change.spec)
+        if change.volume is not None:
+            pod = attached(self.records, pod, change.volume)
         has_environment = pod.environment_head is not None or pod.is_active
         if change.spec and change.spec.image != pod.spec.image and has_environment:
             raise InvalidRequestError(

@@ -27,7 +27,8 @@ class SavePod:
 
         Raises:
             NotFoundError: no such pod.
-            WrongStateError: the pod is not running, or a save that was asked for waits already.
+            WrongStateError: the pod is not running or only reads its volume, or a save that was
+                asked for waits already.
         """
         pod = self.records.get_own(Pod, account_id, pod_id)
         asked = asked_save(self.records, pod, label)
@@ -58,6 +59,8 @@ class SavePod:
 
 
 def _not_running(pod: Pod) -> str:
+    if pod.is_reader:
+        return f"pod {pod.id} only reads its volume; what it writes to /workspace is not saved"
     if pod.state == PodState.RUNNING:
         return f"pod {pod.id} cannot be saved: its machine {pod.machine_id} is gone; stop the pod"
     return f"pod {pod.id} is {pod.state}; only a running pod can be saved, and a stop saves it"

@@ -2,15 +2,16 @@
 
 from dataclasses import dataclass, replace
 
-from podferry.domain.errors import VolumeBusyError
 from podferry.domain.offer import Requirements
 from podferry.domain.operation import Cause, Operation, OperationKind
 from podferry.domain.pod import Desired, Pod, PodState, check_move
-from podferry.domain.volume import Lease, Volume
+from podferry.domain.use_of_volume import Attachment, taken
+from podferry.domain.volume import Volume
 from podferry.ports.store import Create, Update
 from podferry.services.operations import Operations, require_idle
 from podferry.services.records import Records
 from podferry.services.secrets import require_secrets
+from podferry.services.volumes.attach import attached
 from podferry.services.volumes.rules import require_present
 
 
@@ -37,11 +38,12 @@ class StartPod:
         pod_id: str,
         requirements: Requirements | None,
         cause: Cause,
+        attach: Attachment | None = None,
     ) -> Operation:
-        """Begin a start of a stopped pod.
+        """Begin a start of a stopped pod, with `attach` on another volume from then on.
 
         Raises:
-            NotFoundError: no such pod.
+            NotFoundError: no such pod or volume.
             WrongStateError: the pod is not stopped; of two starts at once one gets this.
             VolumeBusyError: another pod's machine may write the volume.
             SecretMissingError: its environment names a secret that there is not.
@@ -49,6 +51,8 @@ class StartPod:
         """
         pod = self.records.get_own(Pod, account_id, pod_id)
         require_idle(pod)
+        if attach is not None:
+            pod = attached(self.records, pod, attach)
         volume = self.records.store.get(Volume, pod.volume_id)
         operation = self.new_operation(pod, OperationKind.START, cause, requirements)
         start = self.plan(pod, volume, operation)
@@ -83,17 +87,14 @@ class StartPod:
         """The rows of a start of this pod by this new operation.
 
         Raises:
-            WrongStateError: the pod is not stopped, or its volume was deleted.
+            WrongStateError: the pod is not stopped, or its volume was deleted or, for a reader,
+                never saved.
             VolumeBusyError: another pod holds the volume.
             SecretMissingError: its environment names a secret that there is not.
         """
         check_move(pod, PodState.LAUNCHING)
         require_present(volume)
         require_secrets(self.records, pod.account_id, pod.spec)
-        if volume.lease is not None and volume.lease.pod_id != pod.id:
-            raise VolumeBusyError(
-                f"volume {volume.id} is in use by pod {volume.lease.pod_id}; stop that pod first"
-            )
         return Start(
             pod=replace(
                 pod,
@@ -102,11 +103,17 @@ class StartPod:
                 operation_id=operation.id,
                 last_error=None,
             ),
-            volume=replace(volume, lease=Lease(pod_id=pod.id, machine_id=None)),
+            volume=taken(volume, pod),
             operation=replace(
                 self.operations.with_milestone(operation, "asked"),
                 environment_snapshot_id=pod.environment_head,
                 volume_snapshot_id=volume.head,
             ),
-            event=self.records.pod_event(pod, "pod.start_asked", operation),
+            event=self.records.pod_event(
+                pod,
+                "pod.start_asked",
+                operation,
+                volume_id=volume.id,
+                read_only=pod.is_reader,
+            ),
         )

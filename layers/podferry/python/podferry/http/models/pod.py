@@ -35,7 +35,7 @@ from podferry.http.models.spec import (
     SpecView,
 )
 from podferry.http.models.ssh import SshView
-from podferry.http.params import VOLUME_ID_PATTERN
+from podferry.http.models.volume import AttachmentBody, VolumePart, to_attachment
 from podferry.services.agent.heartbeat import RESTING_HEARTBEAT_SECONDS
 from podferry.services.browse import RunningPart, WholePod
 from podferry.services.pods import NewPod, Unchanged
@@ -63,9 +63,8 @@ class NewPodBody(Input):
         description="A version to begin as. It has the image, so `spec.image` is left out.",
     )
     requirements: RequirementsBody = RequirementsBody()
-    volume_id: str | None = Field(
+    volume: AttachmentBody | None = Field(
         default=None,
-        pattern=VOLUME_ID_PATTERN,
         description="A volume that exists; left out, the pod gets a new, empty one.",
     )
     capture_rules: CaptureRules = ()
@@ -88,7 +87,7 @@ class NewPodBody(Input):
             version=None if self.environment is None else self.environment.to_ref(),
             spec=self.spec.to_spec(),
             requirements=self.requirements.to_requirements(),
-            volume_id=self.volume_id,
+            volume=to_attachment(self.volume),
             capture_rules=self.capture_rules,
             save_interval_seconds=self.save_interval_seconds,
             on_reclaim=self.on_reclaim,
@@ -100,10 +99,12 @@ class NewPodBody(Input):
 class PodPatch(Input):
     """Changes to a pod, in force from its next start on; what is left out stays.
 
-    The interval of its saves, `on_reclaim` and `idle` hold at once.
+    The interval of its saves, `on_reclaim` and `idle` hold at once. Only a stopped pod can get
+    another volume.
     """
 
     name: Name = left_alone()
+    volume: AttachmentBody = left_alone()
     spec: SpecPatch = left_alone(SpecPatch())
     requirements: RequirementsPatch = left_alone(RequirementsPatch())
     capture_rules: CaptureRules = left_alone()
@@ -123,6 +124,9 @@ class StartBody(Input):
 
     requirements: RequirementsBody | None = Field(
         default=None, description="Of this start only; left out, the pod's own hold."
+    )
+    volume: AttachmentBody | None = Field(
+        default=None, description="The volume to have from now on; left out, the one it has."
     )
 
 
@@ -178,27 +182,6 @@ class EnvironmentPart(Output):
             head=head,
             captured_at=environment.captured_at,
             size_bytes=environment.size_bytes,
-        )
-
-
-class VolumePart(Output):
-    """The tree at /workspace."""
-
-    id: str
-    head: str | None = Field(description="The newest save.")
-    saved_at: datetime | None
-    age_seconds: float | None = Field(description="Of the newest save.")
-    size_bytes: int
-
-    @classmethod
-    def of(cls, volume: Volume, now: datetime) -> "VolumePart":
-        age = None if volume.saved_at is None else (now - volume.saved_at).total_seconds()
-        return cls(
-            id=volume.id,
-            head=volume.head,
-            saved_at=volume.saved_at,
-            age_seconds=age,
-            size_bytes=volume.size_bytes,
         )
 
 
@@ -344,7 +327,7 @@ class PodView(Output):
             spec=SpecView.of(pod.spec),
             capture_rules=pod.capture_rules,
             environment=EnvironmentPart.of(whole.environment, pod.environment_head),
-            volume=VolumePart.of(whole.volume, now),
+            volume=VolumePart.of(whole.volume, pod, now),
             on_reclaim=pod.on_reclaim,
             idle=IdleView.of(pod.idle),
             idle_status=_idle_status(whole, now),

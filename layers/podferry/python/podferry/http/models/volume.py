@@ -4,9 +4,11 @@ from datetime import datetime
 
 from pydantic import Field
 
+from podferry.domain.pod import Pod
+from podferry.domain.use_of_volume import Attachment
 from podferry.domain.volume import Volume
-from podferry.http.models.fields import Input, Name, Output
-from podferry.http.params import SNAPSHOT_ID_PATTERN
+from podferry.http.models.fields import Flag, Input, Name, Output
+from podferry.http.params import SNAPSHOT_ID_PATTERN, VOLUME_ID_PATTERN
 
 
 class OriginView(Output):
@@ -31,6 +33,7 @@ class VolumeView(Output):
     age_seconds: float | None = Field(description="Of the head.")
     size_bytes: int
     in_use_by: str | None = Field(description="The pod whose machine may write it.")
+    read_by: tuple[str, ...] = Field(description="The pods that work on copies of it.")
     forked_from: OriginView | None
     deleted_at: datetime | None = Field(description="Of one in the trash.")
     gone_from: datetime | None = Field(
@@ -42,15 +45,56 @@ class VolumeView(Output):
     @classmethod
     def of(cls, volume: Volume, now: datetime) -> "VolumeView":
         saved_at, origin = volume.saved_at, volume.forked_from
-        made = {"age_seconds", "in_use_by", "forked_from", "deleted_at"}
+        made = {"age_seconds", "in_use_by", "read_by", "forked_from", "deleted_at"}
         return cls(
             **{name: getattr(volume, name) for name in cls.model_fields.keys() - made},
             age_seconds=None if saved_at is None else (now - saved_at).total_seconds(),
             in_use_by=None if volume.lease is None else volume.lease.pod_id,
+            read_by=volume.readers,
             forked_from=None
             if origin is None
             else OriginView(volume_id=origin.volume_id, snapshot_id=origin.snapshot_id),
             deleted_at=volume.trashed_at,
+        )
+
+
+class AttachmentBody(Input):
+    """A volume for a pod. Many pods may name one; one of them at a time writes it."""
+
+    id: str = Field(pattern=VOLUME_ID_PATTERN)
+    read_only: Flag = Field(
+        default=False,
+        description="Restore the head of the moment of each start into a copy of the pod's own: "
+        "it can be written, but is never saved, and a stop captures the environment alone.",
+    )
+
+
+def to_attachment(body: AttachmentBody | None) -> Attachment | None:
+    return None if body is None else Attachment(volume_id=body.id, is_reader=body.read_only)
+
+
+class VolumePart(Output):
+    """The tree at /workspace."""
+
+    id: str
+    head: str | None = Field(description="The newest save.")
+    saved_at: datetime | None
+    age_seconds: float | None = Field(description="Of the newest save.")
+    size_bytes: int
+    read_only: bool = Field(
+        description="The pod works on a copy of the volume's head; what it writes is not saved."
+    )
+
+    @classmethod
+    def of(cls, volume: Volume, pod: Pod, now: datetime) -> "VolumePart":
+        age = None if volume.saved_at is None else (now - volume.saved_at).total_seconds()
+        return cls(
+            id=volume.id,
+            head=volume.head,
+            saved_at=volume.saved_at,
+            age_seconds=age,
+            size_bytes=volume.size_bytes,
+            read_only=pod.is_reader,
         )
 
 

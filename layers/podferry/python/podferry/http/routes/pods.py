@@ -15,6 +15,7 @@ from podferry.http.models.pod import (
     PodSummary,
     PodView,
 )
+from podferry.http.models.volume import to_attachment
 from podferry.http.params import DEFAULT_LIMIT, Cursor, IfMatch, Limit, PodId, Prefer
 from podferry.http.providers import with_known_providers
 from podferry.http.revision import etag_of, matching, require_match
@@ -109,6 +110,7 @@ def change_pod(
         save_interval_seconds=body.save_interval_seconds,
         on_reclaim=body.on_reclaim,
         idle=body.idle_change(),
+        volume=to_attachment(body.volume),
     )
     with matching(if_match):
         changed = call.use.change_pod.change(call.account_id, pod_id, change, pod.revision)

@@ -15,6 +15,7 @@ from podferry.http.models.command import CommandView, ExecBody
 from podferry.http.models.operation import OperationView
 from podferry.http.models.pod import MoveBody, SaveBody, StartBody, StopBody
 from podferry.http.models.spec import RequirementsBody
+from podferry.http.models.volume import to_attachment
 from podferry.http.params import CommandId, OperationId, PodId, Prefer
 from podferry.http.providers import with_known_providers
 from podferry.http.routing import Answer, ApiRouter
@@ -46,7 +47,9 @@ def start_pod(
 ) -> Response[OperationView]:
     """Start a stopped pod: rent a machine and restore the pod on it."""
     wanted = _wanted(call, body.requirements)
-    operation = call.use.start_pod.ask(call.account_id, pod_id, wanted, Cause.USER)
+    operation = call.use.start_pod.ask(
+        call.account_id, pod_id, wanted, Cause.USER, to_attachment(body.volume)
+    )
     return begun(call, operation, prefer)
 
 

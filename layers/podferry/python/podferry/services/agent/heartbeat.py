@@ -102,11 +102,12 @@ class Heartbeat:
         busy_until = self._pulse(machine, beat, is_busy=is_busy)
         stays_busy = is_busy or self.records.now() < busy_until
         is_running = pod.state == PodState.RUNNING
+        is_saved = is_running and not pod.is_reader
         return BeatReply(
             heartbeat_seconds=BUSY_HEARTBEAT_SECONDS if stays_busy else RESTING_HEARTBEAT_SECONDS,
             commands=open_commands,
             forget=forget,
-            save_interval_seconds=pod.save_interval_seconds if is_running else None,
+            save_interval_seconds=pod.save_interval_seconds if is_saved else None,
             idle_signals=pod.idle.signals if is_running and pod.idle else None,
         )
 

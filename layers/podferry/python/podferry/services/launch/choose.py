@@ -14,6 +14,7 @@ from podferry.domain.operation import Operation, WaitingFor
 from podferry.domain.placement import choose
 from podferry.domain.pod import Pod, PodState
 from podferry.domain.snapshot import Snapshot
+from podferry.domain.use_of_volume import next_epoch
 from podferry.domain.volume import Lease, Volume
 from podferry.ports.store import Change, Create, Update
 from podferry.services.clouds import Clouds, ask_each
@@ -142,7 +143,7 @@ class ChooseOffer:
                 operation_id=fresh.id,
                 offer=offer,
                 stamp=stamp,
-                epoch=volume.epoch + 1,
+                epoch=next_epoch(volume, pod),
                 state=MachineState.INTENDED,
                 boot_token_sha256="",
                 key_of=None if own is None else own.account_id,
@@ -159,14 +160,7 @@ class ChooseOffer:
                         machine_id=machine.id,
                     )
                 ),
-                Update(replace(pod, state=PodState.LAUNCHING, machine_id=machine.id)),
-                Update(
-                    replace(
-                        volume,
-                        epoch=machine.epoch,
-                        lease=Lease(pod_id=pod.id, machine_id=machine.id),
-                    )
-                ),
+                *_fenced(volume, pod, machine),
                 self.records.pod_event(
                     pod,
                     "machine.intended",
@@ -205,6 +199,15 @@ class ChooseOffer:
         self.records.apply(plan)
         is_long = now - operation.created_at >= SLOW_AFTER
         return {"next": "wait", "wait_seconds": SLOW_RELIST_SECONDS if is_long else RELIST_SECONDS}
+
+
+def _fenced(volume: Volume, pod: Pod, machine: Machine) -> list[Change]:
+    """The pod on the machine, whose epoch makes all machines before it strangers."""
+    launching = replace(pod, state=PodState.LAUNCHING, machine_id=machine.id)
+    if pod.is_reader:
+        return [Update(replace(launching, reader_epoch=machine.epoch))]
+    lease = Lease(pod_id=pod.id, machine_id=machine.id)
+    return [Update(launching), Update(replace(volume, epoch=machine.epoch, lease=lease))]
 
 
 def origin_of(records: Records, pod: Pod) -> MadeOn | None:

@@ -9,6 +9,7 @@ from podferry.domain.errors import InternalError
 from podferry.domain.machine import Machine, MachineState
 from podferry.domain.operation import Operation, OperationKind, OperationState
 from podferry.domain.pod import Pod, PodState
+from podferry.domain.use_of_volume import is_machine_of
 from podferry.domain.volume import Volume
 from podferry.ports.store import Change, Check, Update
 from podferry.services.experience import Experiences
@@ -41,7 +42,7 @@ class FinishStart:
         machine = self.records.store.get(Machine, operation.machine_id or "")
         volume = self.records.store.get(Volume, pod.volume_id)
         results = self._results(operation)
-        is_current = volume.epoch == machine.epoch and machine.clearance is None
+        is_current = is_machine_of(volume, pod, machine) and machine.clearance is None
         if not is_current or machine.registered_at is None:
             raise InternalError(f"machine {machine.id} is not the one that pod {pod.id} waits for")
         now = self.records.now()
@@ -69,7 +70,7 @@ class FinishStart:
                     },
                 )
             ),
-            Check(volume),
+            *([] if pod.is_reader else [Check(volume)]),
             self.records.pod_event(
                 pod, "pod.running", operation, machine_id=machine.id, epoch=machine.epoch
             ),

@@ -8,6 +8,7 @@ from podferry.domain.errors import InternalError
 from podferry.domain.machine import FINAL_STATES, Clearance, Machine
 from podferry.domain.operation import Operation, OperationState
 from podferry.domain.pod import Desired, Failure, PodState, avoid_host
+from podferry.domain.use_of_volume import left
 from podferry.domain.volume import Volume
 from podferry.ports.store import Change, Update
 from podferry.services.giving_up import GiveUp, clear
@@ -146,6 +147,7 @@ class FailStart:
                 pod, f"pod.start_{state}", operation, error=error.code, detail=error.cause
             ),
         ]
-        if volume.lease is not None and volume.lease.pod_id == pod.id:
-            changes.append(Update(replace(volume, lease=None)))
+        free = left(volume, pod)
+        if free != volume:
+            changes.append(Update(free))
         return changes

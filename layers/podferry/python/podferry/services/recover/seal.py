@@ -19,6 +19,7 @@ from podferry.domain.pod import (
     avoid_host,
     check_move,
 )
+from podferry.domain.use_of_volume import left
 from podferry.domain.volume import Lease, Volume
 from podferry.ports.store import Change, Check, Create, Update
 from podferry.services.experience import Experiences
@@ -85,20 +86,31 @@ class SealLoss:
         machine = self.records.store.get(Machine, evidence.machine_id)
         volume = self.records.store.get(Volume, pod.volume_id)
         operation = self._operation(operation_id, pod, volume, machine)
-        left = state_left(self.records, volume, evidence.heard_at)
-        fenced, saves = self.saves.detached(pod, volume, _LOST)
-        starts = operation.state == OperationState.RUNNING
-        lease = Lease(pod_id=pod.id, machine_id=None) if starts else None
+        remains = self._remains(pod, volume, evidence)
+        fenced = self._fenced(pod, volume, starts=operation.state == OperationState.RUNNING)
         return [
             Create(operation),
-            Update(self._pod_after(pod, machine, operation, left)),
-            Update(replace(fenced, epoch=fenced.epoch + 1, lease=lease)),
+            Update(self._pod_after(pod, machine, operation, remains)),
+            *fenced,
             Update(self._machine_after(machine, evidence)),
             # The agent's next word must come after this, or this does not happen.
             *([] if pulse is None else [Check(pulse)]),
-            *saves,
-            *self._events(pod, operation, evidence, left),
+            *self._events(pod, operation, evidence, remains),
         ]
+
+    def _remains(self, pod: Pod, volume: Volume, evidence: Evidence) -> RecoveredFrom | None:
+        """Of a reader's volume nothing is lost: it never wrote it."""
+        if pod.is_reader:
+            return None
+        return state_left(self.records, volume, evidence.heard_at)
+
+    def _fenced(self, pod: Pod, volume: Volume, *, starts: bool) -> list[Change]:
+        """The volume without the machine, and the save that was under way."""
+        if pod.is_reader:
+            return [] if starts else [Update(left(volume, pod))]
+        idle, saves = self.saves.detached(pod, volume, _LOST)
+        lease = Lease(pod_id=pod.id, machine_id=None) if starts else None
+        return [Update(replace(idle, epoch=idle.epoch + 1, lease=lease)), *saves]
 
     def _operation(
         self, operation_id: str, pod: Pod, volume: Volume, machine: Machine
@@ -114,7 +126,7 @@ class SealLoss:
                 cause=Cause.RECLAIM,
                 environment_snapshot_id=pod.environment_head,
                 volume_snapshot_id=volume.head,
-                lost=("everything since the last save of the volume and the last stop",),
+                lost=("everything since the last stop" if pod.is_reader else _SINCE_SAVES,),
             ),
             "asked",
         )
@@ -131,7 +143,7 @@ class SealLoss:
         return tuple(at for at in pod.recoveries if now - at < WITHIN)
 
     def _pod_after(
-        self, pod: Pod, machine: Machine, operation: Operation, left: RecoveredFrom
+        self, pod: Pod, machine: Machine, operation: Operation, remains: RecoveredFrom | None
     ) -> Pod:
         now = self.records.now()
         starts = operation.state == OperationState.RUNNING
@@ -147,7 +159,7 @@ class SealLoss:
             started_at=None,
             last_error=Failure(code=MachineLostError.code, detail=detail, at=now),
             recoveries=(*self._recent(pod), now) if starts else pod.recoveries,
-            recovered_from=left,
+            recovered_from=remains,
         )
 
     def _machine_after(self, machine: Machine, evidence: Evidence) -> Machine:
@@ -161,7 +173,11 @@ class SealLoss:
         return clear(silent, Clearance.DECLARED_LOST)
 
     def _events(
-        self, pod: Pod, operation: Operation, evidence: Evidence, left: RecoveredFrom
+        self,
+        pod: Pod,
+        operation: Operation,
+        evidence: Evidence,
+        remains: RecoveredFrom | None,
     ) -> list[Change]:
         lost = self.records.pod_event(
             pod,
@@ -174,10 +190,12 @@ class SealLoss:
         kind = "pod.recovery_asked"
         if operation.state != OperationState.RUNNING:
             kind = "pod.stopped"
-        told: dict[str, Any] = {"recovered_from": left.as_result(), "error": operation.error}
+        recovered = None if remains is None else remains.as_result()
+        told: dict[str, Any] = {"recovered_from": recovered, "error": operation.error}
         return [lost, self.records.pod_event(pod, kind, operation, **told)]
 
 
+_SINCE_SAVES = "everything since the last save of the volume and the last stop"
 _LOST = {"code": MachineLostError.code, "detail": "the machine that made it was lost"}
 _TOO_OFTEN = (
     f"its machines were lost more than {MOST_RECOVERIES} times within an hour, so it is not "

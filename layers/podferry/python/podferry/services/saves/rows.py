@@ -62,9 +62,9 @@ def asked_save(records: Records, pod: Pod, label: str | None) -> Operation:
 
 
 def place_of(records: Records, pod_id: str) -> Place | None:
-    """Where the pod runs; `None` if its volume must not be saved: only a running pod's is."""
+    """Where the pod runs; `None` if its volume must not be saved: only a running writer's is."""
     pod = records.store.get(Pod, pod_id)
-    if pod.state != PodState.RUNNING or pod.machine_id is None:
+    if pod.state != PodState.RUNNING or pod.machine_id is None or pod.is_reader:
         return None
     machine = records.store.get(Machine, pod.machine_id)
     volume = records.store.get(Volume, pod.volume_id)

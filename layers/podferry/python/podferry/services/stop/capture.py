@@ -13,7 +13,7 @@ from podferry.domain.pod import Pod
 from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState
 from podferry.domain.volume import Volume
 from podferry.ports.store import Change, Create, Update
-from podferry.services.captures import CAPTURE_SECONDS, capture_arguments
+from podferry.services.captures import CAPTURE_SECONDS, capture_arguments, captured_kinds
 from podferry.services.commands import GiveCommand, Order, machine_of
 from podferry.services.operations import Operations
 from podferry.services.records import Records
@@ -90,13 +90,16 @@ class CaptureSnapshot:
     kind: SnapshotKind
 
     def run(self, operation_id: str, task_token: str) -> None:
-        """Give the command; the agent's report answers the token.
+        """Give the command; the agent's report answers the token. A reader's volume has none.
 
         Raises:
             OperationCancelledError, MachineLostError, ConflictError (run it again).
         """
         operation = self.operations.load(operation_id)
         self.operations.check_wanted(operation)
+        if self.kind not in captured_kinds(self.operations.pod_of(operation)):
+            self.commands.workflows.succeed(task_token, {"captured": None})
+            return
         order = partial(self._order, operation)
         self.commands.once(operation, self._step, task_token, order, tries_again=True)
 

@@ -14,9 +14,11 @@ from podferry.domain.machine import Clearance, Machine, MachineState
 from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod
 from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState
+from podferry.domain.use_of_volume import is_machine_of
 from podferry.domain.volume import Environment, Volume
 from podferry.ports.store import Change, Update
 from podferry.ports.surroundings import Signals
+from podferry.services.captures import captured_kinds
 from podferry.services.giving_up import clear
 from podferry.services.operations import Operations
 from podferry.services.records import Records
@@ -65,7 +67,8 @@ class VerifyCaptures:
         self.operations.check_wanted(operation)
         snapshots = captures_of(self.records, operation)
         captures = {s.kind: s for s in reversed(snapshots) if s.state == SnapshotState.CAPTURED}
-        missing = [kind for kind in SnapshotKind if kind not in captures]
+        pod = self.operations.pod_of(operation)
+        missing = [kind for kind in captured_kinds(pod) if kind not in captures]
         why = f"no capture of the {' and the '.join(missing)}"
         if missing:
             self._check_loss(operation, why)
@@ -133,10 +136,10 @@ class CommitHeads:
         pod = self.operations.pod_of(operation)
         machine = self.records.store.get(Machine, operation.machine_id or "")
         volume = self.records.store.get(Volume, pod.volume_id)
-        if volume.epoch != machine.epoch:
+        if not is_machine_of(volume, pod, machine):
             raise EpochStaleError(
-                f"volume {volume.id} is at epoch {volume.epoch}, machine {machine.id} at "
-                f"{machine.epoch}"
+                f"machine {machine.id} is of epoch {machine.epoch}; pod {pod.id} or its volume "
+                f"{volume.id} has moved on"
             )
         captures = self._proven(operation)
         marked = replace(

@@ -8,8 +8,9 @@ from typing import Any
 from podferry.domain.errors import InternalError, MachineLostError
 from podferry.domain.machine import FINAL_STATES, Machine, MachineState
 from podferry.domain.operation import Operation, OperationState
-from podferry.domain.pod import Failure, PodState, RecoveredFrom
+from podferry.domain.pod import Failure, Pod, PodState, RecoveredFrom
 from podferry.domain.snapshot import Snapshot
+from podferry.domain.use_of_volume import left
 from podferry.domain.volume import Volume
 from podferry.ports.store import Change, Update
 from podferry.services.giving_up import GiveUp, machine_cost
@@ -83,7 +84,7 @@ class FinishStop:
         ended = self.operations.ended(
             marked,
             OperationState.FAILED if is_lost else OperationState.SUCCEEDED,
-            result=self._receipt(marked, machine),
+            result=self._receipt(marked, pod, machine),
             error=None if failure is None else {"code": failure.code, "detail": failure.detail},
         )
         return [
@@ -94,25 +95,28 @@ class FinishStop:
                     machine_id=None,
                     operation_id=operation.parent_id,
                     started_at=None,
-                    recovered_from=self._left(operation, machine, volume),
+                    recovered_from=self._left(operation, pod, machine, volume),
                     last_error=failure,
                 )
             ),
-            Update(replace(volume, lease=None)),
+            Update(left(volume, pod)),
             Update(ended),
             self.records.pod_event(
                 pod, "pod.stopped", operation, machine_id=machine.id, lost=list(operation.lost)
             ),
         ]
 
-    def _left(self, operation: Operation, machine: Machine, volume: Volume) -> RecoveredFrom | None:
+    def _left(
+        self, operation: Operation, pod: Pod, machine: Machine, volume: Volume
+    ) -> RecoveredFrom | None:
         """What the next start goes on from, if the volume could not be captured."""
-        if operation.volume_snapshot_id is not None:
+        if operation.volume_snapshot_id is not None or pod.is_reader:
             return None
         return state_left(self.records, volume, heard_at(self.records, machine))
 
-    def _receipt(self, operation: Operation, machine: Machine) -> dict[str, Any]:
+    def _receipt(self, operation: Operation, pod: Pod, machine: Machine) -> dict[str, Any]:
         return {
+            **({"not_captured": _READ_ONLY} if pod.is_reader else {}),
             "machine_id": machine.id,
             "provider": machine.offer.provider,
             "clearance": machine.clearance,
@@ -131,6 +135,9 @@ class FinishStop:
         digest = None if snapshot.root is None else snapshot.root.sha256
         named = {} if snapshot.label is None else {"label": snapshot.label}
         return {"snapshot_id": snapshot.id, "root_sha256": digest, **named, **snapshot.summary}
+
+
+_READ_ONLY = "the pod only reads its volume: what it wrote to /workspace went with its machine"
 
 
 def _text(moment: datetime | None) -> str | None:

@@ -6,11 +6,12 @@ from typing import Any
 
 from podferry.domain.errors import NotFoundError, WrongStateError
 from podferry.domain.snapshot import Snapshot, SnapshotState
+from podferry.domain.use_of_volume import require_free
 from podferry.domain.volume import Origin, Volume
 from podferry.ports.store import Change, Check, Create, Update
 from podferry.services.records import Records
 from podferry.services.restorable import restorable
-from podferry.services.volumes.rules import require_free, usable
+from podferry.services.volumes.rules import usable
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from podferry.domain.errors import ConflictError
+from podferry.domain.use_of_volume import require_free, require_unread
 from podferry.domain.volume import Volume
 from podferry.ports.store import Change, Update
 from podferry.services.records import Records
-from podferry.services.volumes.rules import existing, require_free, require_present
+from podferry.services.volumes.rules import existing, require_present
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class KeepVolume:
             if volume.trashed_at is not None:
                 return []
             require_free(volume)
+            require_unread(volume)
             event = self.records.volume_event(volume, "volume.deleted", "user")
             return [Update(replace(volume, trashed_at=self.records.now())), event]
 

@@ -1,6 +1,6 @@
 """Which volumes somebody may use, and for what."""
 
-from podferry.domain.errors import NotFoundError, VolumeBusyError, WrongStateError
+from podferry.domain.errors import NotFoundError, WrongStateError
 from podferry.domain.volume import Volume
 from podferry.services.records import Records
 
@@ -37,12 +37,4 @@ def require_present(volume: Volume) -> None:
         raise WrongStateError(
             f"volume {volume.id} was deleted; undelete it first (POST /v1/volumes/{volume.id}"
             "/undelete), or use another one"
-        )
-
-
-def require_free(volume: Volume) -> None:
-    """Raise `VolumeBusyError`, which names the pod, if a machine may write the volume."""
-    if volume.lease is not None:
-        raise VolumeBusyError(
-            f"volume {volume.id} is in use by pod {volume.lease.pod_id}; stop that pod first"
         )
