@@ -19,7 +19,7 @@ from pathlib import Path
 
 from local.boxes.base_tree import build_tree, find_commands
 
-_FORMAT = 2
+_FORMAT = 3
 _MISSING_IMAGE = "broken/nonexistent"
 
 

@@ -31,6 +31,13 @@ _DATA_PATTERNS = """
 /etc/services /usr/share/python-wheels/*.whl
 """
 
+# What compiled Python packages may ask for, whatever the host's commands need.
+_DATA_PATTERNS += " ".join(
+    f"{folder}/{name}"
+    for folder in ("/lib/*", "/lib64")
+    for name in ("libgcc_s.so.1", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1")
+)
+
 _DIRECTORY_NAMES = """
 etc proc sys dev run tmp root home opt srv mnt media workspace usr/local/bin usr/local/lib
 var/tmp var/log var/lib var/cache

@@ -32,7 +32,7 @@ from local.boxes.base import ImageNotFoundError, check_image
 from local.boxes.box import Box, BoxStartError
 from local.boxes.network import ssh_listen
 from local.boxes.spec import DEFAULT_ENVIRONMENT, GPU, BoxSpec, Isolation
-from local.boxes.vm import CONTAINERS, GPU_FILE, IMAGE
+from local.boxes.vm import CONTAINERS, GPU_FILE, IMAGE, SSH_PORT_VARIABLE
 
 _REFUSED = 125
 _UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30}
@@ -119,7 +119,12 @@ def _run(options: argparse.Namespace) -> int:
         Path(IMAGE),
         Isolation.ROOT,
         (options.entrypoint, *options.arguments),
-        environment={**DEFAULT_ENVIRONMENT, **ssh_listen(), "HOSTNAME": hostname, **given},
+        environment={
+            **DEFAULT_ENVIRONMENT,
+            **ssh_listen(int(os.environ.get(SSH_PORT_VARIABLE, "0"))),
+            "HOSTNAME": hostname,
+            **given,
+        },
         hostname=hostname,
         gpu=_gpu() if options.gpus else None,
         shared_memory_bytes=options.shm_size,

@@ -3,7 +3,8 @@
 What a container engine needs of a machine is there: a disk that is not an overlay, the image (the
 one base, as everywhere), and tools in /usr/local/sbin. `docker` is `local.boxes.docker`, which
 starts a real box inside this one. User data runs at the first boot only, as cloud-init does it, or
-at each, as Google's guest agent does.
+at each, as Google's guest agent does. A machine with a `Door` has an SSH server besides
+(`local.boxes.sshd`), and a `sudo` and a `systemctl` for who comes in by it.
 """
 
 from __future__ import annotations
@@ -11,28 +12,47 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
-from local.boxes.spec import DEFAULT_ENVIRONMENT, GPU, BoxSpec, Isolation, Mount
+from local.boxes.door import DOOR_FILE, Door
+from local.boxes.spec import (
+    DEFAULT_ENVIRONMENT,
+    GPU,
+    BoxSpec,
+    BoxSpecError,
+    Isolation,
+    Mount,
+)
 
 IMAGE = "/var/lib/docker/image"
 CONTAINERS = "/var/lib/docker/containers"
+SSH_PORT_VARIABLE = "VM_SSH_PORT"
+PID_FILE = "/run/sshd.pid"
 GPU_FILE = "/var/lib/docker/gpu.json"
 
 _USER_DATA = "/var/lib/cloud/instance/scripts/part-001"
 _PER_BOOT = "/var/lib/cloud/scripts/per-boot"
 _SHUTDOWN = "/run/shutdown"
+_IS_UP = "/run/is-up"
+_PACKAGES = "/opt/vm/packages"
+_SSH_SERVER = (
+    f"PYTHONPATH=/opt/vm:{_PACKAGES} exec /usr/local/bin/python3 -S -P -m local.boxes.sshd"
+)
 _SOURCES = Path(__file__).resolve().parents[1]
 _TOOLS: Mapping[str, str] = {
     "docker": "#!/bin/sh\n"
     'PYTHONPATH=/opt/vm exec /usr/local/bin/python3 -S -P -m local.boxes.docker "$@"\n',
-    "shutdown": "#!/bin/sh\n# The machine ends when user data, which calls this, has ended.\n"
-    f"touch {_SHUTDOWN}\n",
+    "shutdown": "#!/bin/sh\n# The machine ends when user data, which may call this, has ended.\n"
+    f"touch {_SHUTDOWN}\n[ ! -e {_IS_UP} ] || kill -TERM 1\n",
+    "sudo": '#!/bin/sh\n[ "$1" != -n ] || shift\nexec "$@"\n',
+    "systemctl": f'#!/bin/sh\n[ "$*" != "stop ssh" ] || kill -TERM "$(cat {PID_FILE})"\n',
 }
 # The first process stands for systemd: it lives on after user data has ended, unless the machine
 # was shut down from inside, and passes on the wish of the provider that it ends (SIGTERM).
 _BOOT = f"""
-rm -f {_SHUTDOWN}
+rm -f {_SHUTDOWN} {_IS_UP}
+[ ! -e {DOOR_FILE} ] || ({_SSH_SERVER}) &
 mkdir -p {_PER_BOOT}
 set --
 if [ ! -e /var/lib/cloud/booted ] || [ -n "$AT_EACH_BOOT" ]; then
@@ -49,6 +69,8 @@ if [ $# -gt 0 ]; then
 fi
 [ -n "$is_ending" ] || [ -e {_SHUTDOWN} ] && exit 0
 trap 'exit 0' TERM
+touch {_IS_UP}
+[ ! -e {_SHUTDOWN} ] || exit 0
 sleep infinity & wait
 """
 
@@ -62,6 +84,8 @@ class VirtualMachine:
     gpu: GPU | None = None
     at_each_boot: bool = False
     """Whether user data runs at later boots too."""
+    door: Door | None = None
+    """Only of a machine that somebody logs in to."""
 
 
 def vm_spec(directory: Path, base: Path, isolation: Isolation, vm: VirtualMachine) -> BoxSpec:
@@ -69,19 +93,22 @@ def vm_spec(directory: Path, base: Path, isolation: Isolation, vm: VirtualMachin
     # What is not a script is something else to cloud-init; such a machine only stands there.
     user_data = vm.user_data if vm.user_data.startswith("#!") else "#!/bin/true\n"
     at_each_boot = {"AT_EACH_BOOT": "1"} if vm.at_each_boot else {}
+    # The pod takes the machine's own port over.
+    ssh_port = {SSH_PORT_VARIABLE: str(vm.door.port)} if vm.door else {}
     return BoxSpec(
         directory,
         base,
         isolation,
         ("/bin/sh", "-c", _BOOT),
-        environment={**DEFAULT_ENVIRONMENT, "HOSTNAME": vm.hostname, **at_each_boot},
+        environment={**DEFAULT_ENVIRONMENT, "HOSTNAME": vm.hostname, **at_each_boot, **ssh_port},
         hostname=vm.hostname,
         gpu=vm.gpu,
         provider_files={
             _USER_DATA: user_data,
             GPU_FILE: json.dumps(asdict(vm.gpu) if vm.gpu else None),
+            **({DOOR_FILE: vm.door.to_json()} if vm.door else {}),
         },
-        mounts=_mounts(directory, base),
+        mounts=_mounts(directory, base) + (_ssh_packages() if vm.door else ()),
         can_nest=True,
     )
 
@@ -90,6 +117,14 @@ def in_container(argv: Sequence[str]) -> list[str]:
     """What to run in a virtual machine so that `argv` runs in its container."""
     script = 'exec docker exec "$(docker ps -q)" "$@"'
     return ["/bin/sh", "-c", script, "sh", *argv]
+
+
+def _ssh_packages() -> tuple[Mount, ...]:
+    """The packages of this interpreter, of which the machine's SSH server is made."""
+    found = find_spec("asyncssh")
+    if found is None or found.origin is None:
+        raise BoxSpecError("asyncssh is not installed; run `make setup`")
+    return (Mount(Path(found.origin).parents[1], _PACKAGES, is_read_only=True),)
 
 
 def _mounts(directory: Path, base: Path) -> tuple[Mount, ...]:

@@ -40,6 +40,24 @@ class Plan(Stocked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MachineOption(Stocked):
+    """A virtual machine or a real one that somebody rents out on Fluence."""
+
+    id: str
+    collection: str
+    """The list it is in: vms or baremetal."""
+    gpu: GPU
+    model: str
+    interface: str
+    vcpus: int
+    memory_gib: int
+    storage_gib: int
+    location: str
+    seller: str
+    os_options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostMachine(Stocked):
     """A machine that a host rents out on Vast."""
 
@@ -58,11 +76,13 @@ class HostMachine(Stocked):
 
 
 _H100 = GPU("NVIDIA H100 80GB HBM3", 81559, driver_version="550.127.05", cuda_version="12.4")
+_A100 = GPU("NVIDIA A100 80GB PCIe", 81920, driver_version="550.127.05", cuda_version="12.4")
 _RTX_4090 = GPU("NVIDIA GeForce RTX 4090", 24564)
 _RTX_3090 = GPU("NVIDIA GeForce RTX 3090", 24576, driver_version="535.183.01", cuda_version="12.2")
 _RTX_A2000 = GPU("NVIDIA RTX A2000", 6138)
 _RTX_3060 = GPU("NVIDIA GeForce RTX 3060", 12288)
 
+_OPTION_ID = "0c7f3a52-2222-4c0e-9a55-0a0a0a0a0a0"
 _PLAN_ID = "5b1f6b0e-1111-4c0e-9a55-0a0a0a0a0a0"
 
 FLUENCE_PLANS: Sequence[Plan] = (
@@ -117,6 +137,41 @@ FLUENCE_PLANS: Sequence[Plan] = (
         micros_per_hour=60_000,
         stock=4,
         locations=("PL",),
+    ),
+)
+
+FLUENCE_MACHINES: Sequence[MachineOption] = (
+    MachineOption(
+        name="vm-a100-80gi-pcie-1gpu",
+        id=_OPTION_ID + "1",
+        collection="vms",
+        gpu=_A100,
+        model="a100",
+        interface="pcie",
+        vcpus=14,
+        memory_gib=93,
+        storage_gib=580,
+        location="us-central-3",
+        seller="massed-compute",
+        os_options=("Ubuntu Server 22.04", "ubuntu22.04_cuda12.4_shade_os"),
+        micros_per_hour=1_100_000,
+        stock=4,
+    ),
+    MachineOption(
+        name="baremetal-h100-80gi-sxm-8gpu",
+        id=_OPTION_ID + "2",
+        collection="baremetal",
+        gpu=replace(_H100, count=8),
+        model="h100",
+        interface="SXM",
+        vcpus=192,
+        memory_gib=2048,
+        storage_gib=15_000,
+        location="eu-north-1",
+        seller="sesterce",
+        os_options=("Ubuntu Server 24.04", "Ubuntu Server 22.04"),
+        micros_per_hour=16_000_000,
+        stock=2,
     ),
 )
 

@@ -14,6 +14,10 @@ Counted (next N, until cleared, or for some seconds):
   outbid                     an instance that was rented by bid and runs is outbid
   proxy_page                 any request meets a broken proxy: 502, and a page of HTML
   rate_limit                 any request of the wire API answers 429
+  ssh_wrong_key              a machine that is logged in to was given another key
+  ssh_drops                  its first connection that sends something is cut in the middle
+  ssh_dies                   it ends once something was sent to it
+  ssh_changes_key            it shows another host key after the first login
 Others:
   no_capacity (true)         nothing is on offer, and nothing can be created
   unauthorised (true)        the key is not accepted
@@ -25,6 +29,7 @@ Others:
   status_says (a word)       every instance is shown with this status
   terminating_seconds (N)    what was ended is shown as ending for N seconds
   price_bump (factor)        the contract is dearer than the offer
+  ssh_late_seconds (N)       SSH answers N seconds later than the machine is up
   page_size (1 to 25)        lists come in smaller pages
   min_interval (true, or {"create": seconds, ...})   two calls too close: 429
 
@@ -89,6 +94,10 @@ KINDS: Mapping[str, _Kind] = {
     "outbid": _COUNT,
     "proxy_page": _COUNT,
     "rate_limit": _COUNT,
+    "ssh_wrong_key": _COUNT,
+    "ssh_drops": _COUNT,
+    "ssh_dies": _COUNT,
+    "ssh_changes_key": _COUNT,
     "no_capacity": _FLAG,
     "unauthorised": _FLAG,
     "account_limit": _FLAG,
@@ -98,6 +107,7 @@ KINDS: Mapping[str, _Kind] = {
     "get_lag_seconds": _NUMBER,
     "status_says": _WORD,
     "terminating_seconds": _NUMBER,
+    "ssh_late_seconds": _NUMBER,
     "price_bump": _NUMBER,
     "page_size": _PAGE,
     "min_interval": _INTERVALS,
@@ -109,6 +119,11 @@ PECULIAR = frozenset(
         "get_lag_seconds",
         "late_refusal",
         "outbid",
+        "ssh_changes_key",
+        "ssh_dies",
+        "ssh_drops",
+        "ssh_late_seconds",
+        "ssh_wrong_key",
         "status_says",
         "terminating_seconds",
     }

@@ -10,12 +10,13 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from local.boxes.base import ImageNotFoundError, check_image
 from local.boxes.box import Box, BoxStartError, CommandResult
+from local.boxes.door import Door
 from local.boxes.network import SSH_PORT, free_port, ssh_listen
 from local.boxes.spec import DEFAULT_ENVIRONMENT, BoxSpec, Isolation
 from local.boxes.vm import VirtualMachine, in_container, vm_spec
@@ -28,6 +29,9 @@ from local.providers.store import Store
 _POLL_SECONDS = 0.02
 _PROVISIONING_SHARE = 0.4
 _JOIN_SECONDS = 15.0
+_SOMEBODY_ELSES_KEY = (
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+)
 
 
 class NoSuchInstanceError(LookupError):
@@ -360,8 +364,24 @@ class Fleet:
             self._hostname(instance.id),
             instance.gpu,
             at_each_boot=instance.runs_user_data_at_each_boot,
+            door=self._door(instance),
         )
         return Box(vm_spec(*self._place(instance.id), machine))
+
+    def _door(self, instance: Instance) -> Door | None:
+        """As it is found at this start of the machine."""
+        if instance.door is None:
+            return None
+        wrong_key = self._faults.take("ssh_wrong_key")
+        return replace(
+            instance.door,
+            port=instance.ssh_inside,
+            public_key=_SOMEBODY_ELSES_KEY if wrong_key else instance.door.public_key,
+            late_seconds=self._faults.number("ssh_late_seconds"),
+            drops=self._faults.take("ssh_drops"),
+            dies=self._faults.take("ssh_dies"),
+            changes_key=self._faults.take("ssh_changes_key"),
+        )
 
     def _hostname(self, instance_id: str) -> str:
         name = self._provider.name if self._provider is not None else "box"

@@ -1,7 +1,8 @@
 """A simulated Fluence GPU cloud: containers by the started hour, no spot, no idempotency.
 
-Not simulated: virtual machines and bare metal (their catalogs are empty), updates of a container.
-A container whose command ends stays ACTIVE and billed, as a crashed one does.
+Not simulated: updates of a container. A container whose command ends stays ACTIVE and billed, as a
+crashed one does. Virtual machines and bare metal come up bare, with an SSH server: see
+`fluence_machines.py`. Inside they are the same, boxes with a `docker`.
 """
 
 from __future__ import annotations
@@ -13,10 +14,30 @@ from typing import Any, ClassVar
 from pydantic import ValidationError
 
 from local.providers.billing import StartedHours
-from local.providers.catalog import FLUENCE_PLANS, Plan, with_price_file
+from local.providers.catalog import (
+    FLUENCE_MACHINES,
+    FLUENCE_PLANS,
+    MachineOption,
+    Plan,
+    with_price_file,
+)
 from local.providers.clock import to_rfc3339
 from local.providers.fleet import NoSuchInstanceError
-from local.providers.fluence_schema import Launch, broken_json_response, validation_response
+from local.providers.fluence_machines import (
+    ADDRESS,
+    collection_of,
+    gpu_model,
+    machine_from,
+    render_machine,
+    render_option,
+    supply,
+)
+from local.providers.fluence_schema import (
+    Launch,
+    LaunchMachine,
+    broken_json_response,
+    validation_response,
+)
 from local.providers.instance import Instance, Phase
 from local.providers.simulator import Setup, Simulator
 from local.providers.web import (
@@ -27,6 +48,7 @@ from local.providers.web import (
     text_response,
 )
 
+_NO_BALANCE = "Insufficient balance to deploy instance"
 _ACTIVE = (Phase.PULLING, Phase.RUNNING, Phase.EXITED)
 _STATUS = {
     Phase.PROVISIONING: "INITIALIZED",
@@ -38,9 +60,9 @@ _STATUS = {
     Phase.FAILED: "FAILED",
     Phase.GONE: "ENDED",
 }
-_DOMAIN = "127.0.0.1"
 _DOMAIN_DELAY_SHARE = 0.2
 _COLLECTIONS = ("/gpu/plans", "/gpu/instances", "/gpu/default-images")
+_MACHINE = r"/gpu/instances/((?:vms|baremetal)/[0-9a-zA-Z-]+)"
 _INSTANCE = r"/gpu/instances/([0-9a-zA-Z-]+)"
 
 
@@ -54,20 +76,28 @@ class FluenceSimulator(Simulator):
     name: ClassVar[str] = "fluence"
     billing: ClassVar[StartedHours] = StartedHours()
     unsupported_faults: ClassVar[frozenset[str]] = frozenset({"page_size", "min_interval"})
+    own_faults: ClassVar[frozenset[str]] = frozenset(
+        {"ssh_changes_key", "ssh_dies", "ssh_drops", "ssh_late_seconds", "ssh_wrong_key"}
+    )
 
     def __init__(self, setup: Setup) -> None:
-        self._plans = with_price_file(FLUENCE_PLANS, setup.price_file)
+        everything = with_price_file((*FLUENCE_PLANS, *FLUENCE_MACHINES), setup.price_file)
+        self._plans = [each for each in everything if isinstance(each, Plan)]
+        self._options = [each for each in everything if isinstance(each, MachineOption)]
         self._domain_delay = setup.boot_seconds * _DOMAIN_DELAY_SHARE
         super().__init__(setup)
 
     def routes(self) -> Sequence[tuple[str, str, Handler]]:
         return (
             ("GET", "/gpu/plans/", self._list_plans),
-            ("GET", "/gpu/plans/(?:vms|baremetal)", self._list_no_machines),
+            ("GET", "/gpu/plans/(vms|baremetal)", self._list_options),
             ("GET", "/gpu/default-images/", self._list_images),
             ("GET", "/gpu/instances/", self._list),
             ("POST", "/gpu/instances/", self._launch),
-            ("GET", "/gpu/instances/(?:vms|baremetal)", self._list_nothing),
+            ("GET", "/gpu/instances/(vms|baremetal)", self._list),
+            ("POST", "/gpu/instances/(vms|baremetal)", self._launch_machine),
+            ("GET", _MACHINE, self._get),
+            ("DELETE", _MACHINE, self._terminate),
             ("GET", _INSTANCE, self._get),
             ("DELETE", _INSTANCE, self._terminate),
             ("GET", _INSTANCE + "/logs", self._logs),
@@ -111,11 +141,9 @@ class FluenceSimulator(Simulator):
     def _list_plans(self, _: Request) -> Response:
         return json_response(200, [_render_plan(plan) for plan in self.in_stock(self._plans)])
 
-    def _list_no_machines(self, _: Request) -> Response:
-        return json_response(200, {"data": []})
-
-    def _list_nothing(self, _: Request) -> Response:
-        return json_response(200, [])
+    def _list_options(self, _: Request, collection: str) -> Response:
+        options = [o for o in self.in_stock(self._options) if o.collection == collection]
+        return json_response(200, {"data": [render_option(option) for option in options]})
 
     def _list_images(self, _: Request) -> Response:
         image = {
@@ -154,21 +182,40 @@ class FluenceSimulator(Simulator):
         if launch.ssh_key is not None and "SSH_PUBKEY" in names:
             return "Environment variable SSH_PUBKEY conflicts with ssh_key"
         if self.balance_micros < plan.micros_per_hour:
-            return "Insufficient balance to deploy instance"
+            return _NO_BALANCE
         return None
 
-    def _list(self, _: Request) -> Response:
-        return json_response(200, [self._render(each) for each in self.visible()])
+    def _launch_machine(self, request: Request, collection: str) -> Response:
+        try:
+            launch = LaunchMachine.model_validate(request.json())
+        except ValidationError as error:
+            return validation_response(error)
+        options = [o for o in self.in_stock(self._options) if o.collection == collection]
+        option = next((each for each in options if each.id == launch.plan_id), None)
+        if option is None or self.faults.take("offer_gone"):
+            return _detail(400, "Selected plan is no longer available")
+        if launch.os_image not in option.os_options:
+            names = ", ".join(option.os_options)
+            return _detail(400, f"OS image {launch.os_image} is not supported; use one of {names}")
+        if self.balance_micros < option.micros_per_hour:
+            return _detail(400, _NO_BALANCE)
+        instance = machine_from(launch, option)
+        wire_id = instance.id.partition(".")[2]
+        return self.create(instance, json_response(200, {"instance_id": wire_id}))
+
+    def _list(self, _: Request, collection: str = "") -> Response:
+        listed = [each for each in self.visible() if collection_of(each) == collection]
+        return json_response(200, [self._render(each) for each in listed])
 
     def _get(self, _: Request, instance_id: str) -> Response:
         try:
-            return json_response(200, self._render(self.fleet.get(instance_id)))
+            return json_response(200, self._render(self.fleet.get(instance_id.replace("/", "."))))
         except NoSuchInstanceError:
             return _detail(404, "Instance not found")
 
     def _terminate(self, _: Request, instance_id: str) -> Response:
         try:
-            instance = self.fleet.get(instance_id)
+            instance = self.fleet.get(instance_id.replace("/", "."))
         except NoSuchInstanceError:
             return _detail(404, "Instance not found")
         if instance.phase not in _ACTIVE:
@@ -195,6 +242,13 @@ class FluenceSimulator(Simulator):
 
     def _render(self, instance: Instance) -> dict[str, Any]:
         is_active = instance.phase in _ACTIVE
+        if collection_of(instance):
+            return render_machine(
+                instance,
+                _STATUS[instance.phase],
+                self._render_billing(instance, is_active=is_active),
+                is_shown=is_active and self._is_domain_known(instance),
+            )
         is_started = instance.phase is Phase.RUNNING
         return {
             "id": instance.id,
@@ -222,18 +276,21 @@ class FluenceSimulator(Simulator):
 
     def _render_network(self, instance: Instance) -> dict[str, Any]:
         """The domain comes a moment after the container has started."""
-        started_at = instance.entered_at(Phase.RUNNING)
-        is_known = started_at is not None and self.clock.now() >= started_at + self._domain_delay
+        is_known = self._is_domain_known(instance)
         ports = [
             {"port": number, "external_port": str(outside), "protocol": protocol}
             for port, outside in instance.external_ports.items()
             for number, _, protocol in [port.partition("/")]
         ]
         return {
-            "domain": _DOMAIN if is_known else None,
+            "domain": ADDRESS if is_known else None,
             "forwarded_ports": ports if is_known else [],
             "uri": None,
         }
+
+    def _is_domain_known(self, instance: Instance) -> bool:
+        started_at = instance.entered_at(Phase.RUNNING)
+        return started_at is not None and self.clock.now() >= started_at + self._domain_delay
 
 
 def _instance_from(launch: Launch, plan: Plan) -> Instance:
@@ -254,7 +311,7 @@ def _instance_from(launch: Launch, plan: Plan) -> Instance:
         details={
             "ssh_key": launch.ssh_key,
             "location": location or plan.locations[0],
-            "resources": {"supply": _supply(plan), "gpu_model": _gpu_model(plan)},
+            "resources": {"supply": supply(plan), "gpu_model": gpu_model(plan)},
             "container_info": {
                 "image": settings.image,
                 "expose": [each.model_dump() for each in settings.expose],
@@ -271,29 +328,11 @@ def _render_plan(plan: Plan) -> dict[str, Any]:
         "plan": {
             "id": plan.id,
             "name": plan.name,
-            "supply": _supply(plan),
-            "gpu_model": _gpu_model(plan),
+            "supply": supply(plan),
+            "gpu_model": gpu_model(plan),
             "pricing": pricing,
         },
         "attributes": {"location": list(plan.locations)},
-    }
-
-
-def _supply(plan: Plan) -> dict[str, Any]:
-    return {
-        "vcpu": {"count": plan.vcpus},
-        "memory": {"count": plan.memory_gib, "units": "Gi"},
-        "storage": {"count": plan.storage_gib, "units": "Gi"},
-        "gpu_count": plan.gpu.count,
-    }
-
-
-def _gpu_model(plan: Plan) -> dict[str, str]:
-    return {
-        "vendor": "nvidia",
-        "model": plan.model,
-        "vram": f"{round(plan.gpu.memory_mib / 1024)}Gi",
-        "interface": plan.interface,
     }
 
 

@@ -1,4 +1,4 @@
-"""The body of a Fluence container launch, and FastAPI's way to say what is wrong with one."""
+"""The bodies of Fluence's launches, and FastAPI's way to say what is wrong with one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from local.providers.web import Response, json_response
+
+Name = Annotated[
+    str, Field(min_length=1, max_length=25, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
+]
 
 
 class Expose(BaseModel):
@@ -66,12 +70,19 @@ class Launch(BaseModel):
     """The body of POST /gpu/instances/."""
 
     plan_id: str
-    name: Annotated[
-        str, Field(min_length=1, max_length=25, pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$")
-    ]
+    name: Name
     container_settings: ContainerSettings
     constraints: Constraints | None = None
     ssh_key: str | None = None
+
+
+class LaunchMachine(BaseModel):
+    """The body of POST /gpu/instances/vms and /gpu/instances/baremetal."""
+
+    plan_id: str
+    name: Name
+    ssh_key: Annotated[str, Field(min_length=1)]
+    os_image: str
 
 
 def validation_response(error: ValidationError) -> Response:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from local.boxes.door import Door
 from local.boxes.spec import GPU
 
 
@@ -61,6 +62,8 @@ class Instance:
     user_data: str | None = None
     """Makes it a virtual machine, which runs this first; `argv` then says nothing."""
     runs_user_data_at_each_boot: bool = False
+    door: Door | None = None
+    """Of a machine that comes up bare, and is logged in to."""
 
     @property
     def created_at(self) -> float:
@@ -86,6 +89,7 @@ class Instance:
     def from_json(cls, values: dict[str, Any]) -> Instance:
         known = dict(values)
         known["gpu"] = GPU(**known["gpu"])
+        known["door"] = Door(**known["door"]) if known.get("door") else None
         known["phase"] = Phase(known["phase"])
         known["history"] = [(time, Phase(phase)) for time, phase in known["history"]]
         return cls(**known)

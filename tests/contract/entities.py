@@ -13,7 +13,7 @@ from podferry.domain.pod import Desired, Failure, Pod, PodState, RunSpec
 from podferry.domain.saving import Saving
 from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState
 from podferry.domain.volume import Lease, Origin, Volume
-from podferry.ports.gpu_cloud import CloudTraits
+from podferry.ports.gpu_cloud import BootTraits, CloudTraits
 
 NOW = datetime(2026, 11, 30, 12, 0, 0, 123456, tzinfo=UTC)
 ACCOUNT = "acct_01k0000000000000000000000a"
@@ -131,17 +131,21 @@ def at(minute: float) -> datetime:
     return NOW + timedelta(minutes=minute)
 
 
+def container_boots(deadline_seconds: int = 600) -> dict[Kind, BootTraits]:
+    boot = BootTraits(
+        channel=Channel.ENTRYPOINT, bootstrap_limit=4096, deadline_seconds=deadline_seconds
+    )
+    return {Kind.CONTAINER: boot}
+
+
 def cloud_traits(**changes: Any) -> CloudTraits:
     """Those of a provider of containers without any peculiarity."""
     traits = CloudTraits(
-        boot_deadline_seconds=600,
+        boots=container_boots(),
         poll_seconds=5,
         listing_settles_seconds=60,
         failed_is_final=False,
-        kinds=(Kind.CONTAINER,),
         markets=(Market.ON_DEMAND,),
-        channel=Channel.ENTRYPOINT,
-        bootstrap_limit=4096,
         billing=BillingRule(increment_seconds=1),
         can_cancel_starting=True,
         reclaim_notice_seconds=None,

@@ -20,6 +20,7 @@ from podferry.domain.snapshot import SnapshotKind, object_key
 from podferry.domain.state_word import StateWord
 from podferry.ports.gpu_cloud import ViewState
 from podferry.services.pods import NewPod, PodChange
+from tests.contract.entities import container_boots
 
 
 def work_for_hours(world, hours):
@@ -194,7 +195,7 @@ def test_case_p1_a_function_that_dies_between_the_create_and_its_write_makes_one
 @pytest.mark.parametrize(("deadline", "machines"), [(1500, 1), (600, 2)])
 def test_case_p5_a_boot_may_take_as_long_as_its_provider_needs(world, deadline, machines):
     """A slow provider's machine is not killed at the deadline of a quick one."""
-    world.alpha.traits = replace(world.alpha.traits, boot_deadline_seconds=deadline)
+    world.alpha.traits = replace(world.alpha.traits, boots=container_boots(deadline))
     pod = world.create()
     world.run(until=lambda: len(world.boxes()) == 1)
     world.box.next_beat = world.seconds + 1400

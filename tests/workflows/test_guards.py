@@ -13,6 +13,7 @@ from podferry.domain.machine import Clearance, Machine, MachineState
 from podferry.domain.operation import Operation, OperationState, execution_name
 from podferry.domain.pod import PodState
 from podferry.ports.store import Update
+from tests.contract.entities import container_boots
 
 BEFORE_THE_COMMIT = STOP[: STOP.index("CommitHeads") + 1]
 UNDOABLE = [*(("start", step) for step in LAUNCH), *(("stop", step) for step in BEFORE_THE_COMMIT)]
@@ -285,7 +286,7 @@ def test_a_move_hears_at_once_how_each_half_of_it_ended(world, trouble):
     if trouble == "loss":
         world.idle(120)
         world.box.is_gone = True
-    world.beta.traits = replace(world.beta.traits, boot_deadline_seconds=30)
+    world.beta.traits = replace(world.beta.traits, boots=container_boots(30))
     world.beta.boot_never = 9 if trouble == "boot" else 0
     began = world.seconds
     move = world.move(pod, providers=("beta",))

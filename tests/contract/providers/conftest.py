@@ -6,12 +6,24 @@ from collections.abc import Iterator
 
 import pytest
 
-from podferry.adapters.providers.registry import PROVIDERS, ProviderAdapter
+from podferry.adapters.providers.registry import PROVIDERS, ProviderAdapter, adapter_class
+from podferry.domain.offer import Channel
 from tests.contract.providers.machines import end
 from tests.contract.providers.simulation import Simulation, start_simulation
 
 
-@pytest.fixture(scope="session", params=sorted(PROVIDERS))
+def simulated() -> list[str]:
+    """Every provider; what it rents bare beside other things counts as a provider of its own."""
+    bare = (
+        f"{name}-{kind}"
+        for name in PROVIDERS
+        for kind, boot in adapter_class(name).traits.boots.items()
+        if boot.channel is Channel.SSH
+    )
+    return sorted((*PROVIDERS, *bare))
+
+
+@pytest.fixture(scope="session", params=simulated())
 def running_simulation(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Simulation]:

@@ -7,22 +7,31 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
 from podferry.adapters.providers.registry import ProviderAdapter, adapter
+from podferry.domain.offer import Kind, Offer, Requirements
+from podferry.ports.wrapped_cloud import WrappedCloud
 
 REPOSITORY = Path(__file__).parents[3]
 KEY = "contract-test-key"
 _DEADLINE_SECONDS = 20.0
 
 
+T = TypeVar("T")
+
+
 class Simulation:
     """One running simulator."""
 
-    def __init__(self, hello: dict[str, str], process: subprocess.Popen[str]) -> None:
+    def __init__(
+        self, hello: dict[str, str], process: subprocess.Popen[str], kind: Kind | None = None
+    ) -> None:
+        self._kind = kind
         self.provider = hello["provider"]
         self.url = hello["url"]
         self._api_key = hello["api_key"]
@@ -31,7 +40,8 @@ class Simulation:
         self._client = httpx.Client(base_url=f"{self.url}/_sim/", timeout=10)
 
     def adapter(self, key: str = KEY) -> ProviderAdapter:
-        return adapter(self.provider, self.api_key(key), self.url)
+        whole = adapter(self.provider, self.api_key(key), self.url)
+        return whole if self._kind is None else OneKind(whole, self._kind)
 
     def api_key(self, key: str = KEY) -> str:
         """`key` in the form that the provider gives its keys."""
@@ -73,6 +83,12 @@ class Simulation:
         """What was taken back wakes up."""
         self._control("POST", f"instances/{provider_id}/resume")
 
+    def read(self, provider_id: str, path: str) -> str:
+        """A file in the container; empty as long as there is none."""
+        body = {"argv": ["cat", path]}
+        answer = self._client.post(f"instances/{provider_id}/exec", json=body)
+        return str(answer.json().get("stdout", ""))
+
     def log(self, provider_id: str) -> str:
         return self._control("GET", f"instances/{provider_id}/log").text
 
@@ -92,9 +108,27 @@ class Simulation:
         return answer
 
 
-def start_simulation(provider: str, directory: Path, module: str = "local.providers") -> Simulation:
+class OneKind(WrappedCloud):
+    """A provider as if it had nothing but machines of one kind."""
+
+    def __init__(self, whole: ProviderAdapter, kind: Kind) -> None:
+        super().__init__(whole)
+        self._kind = kind
+        self.traits = replace(whole.traits, boots={kind: whole.traits.boots[kind]})
+        self.min_interval_seconds = whole.min_interval_seconds
+
+    def list_offers(self, wanted: Requirements) -> list[Offer]:
+        return super().list_offers(replace(wanted, kinds=(self._kind,)))
+
+    def _around(self, call_name: str, call: Callable[[], T]) -> T:
+        return call()
+
+
+def start_simulation(name: str, directory: Path, module: str = "local.providers") -> Simulation:
+    """`name` is a provider's, with a kind behind it if only that kind is to be seen."""
+    provider, _, kind = name.partition("-")
     command = [sys.executable, "-m", module, provider, "--port", "0", "--key", KEY]
-    command += ["--data", str(directory / provider), "--base-cache", str(directory)]
+    command += ["--data", str(directory / name), "--base-cache", str(directory)]
     command += ["--boot-seconds", "0.1"]
     process = subprocess.Popen(
         command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -102,7 +136,7 @@ def start_simulation(provider: str, directory: Path, module: str = "local.provid
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line, f"the simulator of {provider} ended with {process.wait()}"
-    return Simulation(json.loads(line), process)
+    return Simulation(json.loads(line), process, Kind(kind) if kind else None)
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:

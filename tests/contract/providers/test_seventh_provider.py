@@ -19,6 +19,7 @@ from tests.contract.providers import (
     test_gpu_cloud,
     test_own_keys,
     test_quirks,
+    test_ssh,
     test_traits,
     test_wrapped_clouds,
 )
@@ -32,6 +33,7 @@ SUITES = (
     test_gpu_cloud,
     test_own_keys,
     test_quirks,
+    test_ssh,
     test_traits,
     test_wrapped_clouds,
 )

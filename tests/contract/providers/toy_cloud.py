@@ -20,7 +20,7 @@ from podferry.domain.errors import (
 )
 from podferry.domain.machine import PublicPort
 from podferry.domain.offer import BillingRule, Channel, Kind, Market, Offer, Requirements
-from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView, ViewState
+from podferry.ports.gpu_cloud import BootTraits, CloudTraits, LaunchRequest, MachineView, ViewState
 
 DEFAULT_BASE_URL = "https://api.toy.test"
 STARTED_MINUTES = BillingRule(increment_seconds=60)
@@ -72,14 +72,15 @@ class ToyCloud:
 
     name = "toy"
     traits = CloudTraits(
-        boot_deadline_seconds=600,
+        boots={
+            Kind.CONTAINER: BootTraits(
+                channel=Channel.ENTRYPOINT, bootstrap_limit=MAX_SCRIPT, deadline_seconds=600
+            )
+        },
         poll_seconds=5,
         listing_settles_seconds=60,
         failed_is_final=True,
-        kinds=(Kind.CONTAINER,),
         markets=(Market.ON_DEMAND,),
-        channel=Channel.ENTRYPOINT,
-        bootstrap_limit=MAX_SCRIPT,
         billing=STARTED_MINUTES,
         can_cancel_starting=True,
         reclaim_notice_seconds=None,

@@ -14,7 +14,7 @@ from podferry.ports.gpu_cloud import GpuCloud, LaunchRequest, MachineView, ViewS
 from tests.contract.entities import cloud_traits
 from tests.unit.providers.support import a_launch, an_offer
 
-TRAITS = cloud_traits(boot_deadline_seconds=1, poll_seconds=1, listing_settles_seconds=1)
+TRAITS = cloud_traits(poll_seconds=1, listing_settles_seconds=1)
 LAUNCH = a_launch(an_offer("acme", {}))
 
 

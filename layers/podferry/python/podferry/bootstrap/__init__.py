@@ -41,7 +41,8 @@ from podferry.services.launch.begin import BeginStart, CheckSnapshots
 from podferry.services.launch.choose import ChooseOffer
 from podferry.services.launch.finish import FinishStart
 from podferry.services.launch.give_back import AwaitReturned, FailStart, ReturnMachine
-from podferry.services.launch.rent import Boot, Rent
+from podferry.services.launch.install import InstallAgent
+from podferry.services.launch.rent import Rent
 from podferry.services.launch.restore import AwaitReady, RestoreSnapshot
 from podferry.services.market import Market
 from podferry.services.move.steps import CheckTarget, FailMove, FinishMove, RunHalf
@@ -252,13 +253,29 @@ class Application(Foundation):
 
     @cached_property
     def rent(self) -> Rent:
-        ports = self.ports
-        boot = Boot(api_url=ports.api_url, script=ports.boot_script, bundle=ports.bundle)
-        return Rent(self.records, self.operations, self.clouds, self.experiences, boot)
+        return Rent(
+            self.records,
+            self.operations,
+            self.clouds,
+            self.experiences,
+            self.launch_requests,
+            self.ports.installer,
+        )
+
+    @cached_property
+    def install_agent(self) -> InstallAgent:
+        return InstallAgent(
+            self.records,
+            self.operations,
+            self.clouds,
+            self.boot_watch,
+            self.launch_requests,
+            self.ports.installer,
+        )
 
     @cached_property
     def await_agent(self) -> AwaitAgent:
-        return AwaitAgent(self.records, self.operations, self.clouds, self.experiences)
+        return AwaitAgent(self.records, self.operations, self.clouds, self.boot_watch)
 
     def restore_snapshot(self, kind: SnapshotKind) -> RestoreSnapshot:
         workflows = self.ports.workflows

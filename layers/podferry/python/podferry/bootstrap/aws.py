@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cached_property
+from importlib import import_module
 from importlib.resources import files
 from typing import TypeVar
 
@@ -20,6 +21,7 @@ from podferry.adapters.providers.clouds import KeyedClouds, ProviderKey
 from podferry.domain.errors import InternalError
 from podferry.domain.snapshot import SnapshotKind
 from podferry.ports.gpu_cloud import GpuClouds
+from podferry.ports.installer import Installer
 from podferry.ports.key_vault import KeyVault, SecretVault
 from podferry.ports.objects import AgentBundle, SnapshotObjects
 from podferry.ports.store import Store
@@ -107,6 +109,13 @@ class AwsPorts:
     @property
     def _provider_keys_arn(self) -> str:
         return _needed(self._settings.provider_keys_secret_arn, "PROVIDER_KEYS_SECRET_ARN")
+
+    @cached_property
+    def installer(self) -> Installer:
+        # It takes a third of a second to load, and only machines that are reached over SSH need it.
+        module = import_module("podferry.adapters.ssh.installer")
+        installer: Installer = module.SshInstaller()
+        return installer
 
     @property
     def key_vault(self) -> KeyVault:

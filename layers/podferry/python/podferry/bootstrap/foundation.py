@@ -8,7 +8,9 @@ from podferry.services.commands import GiveCommand
 from podferry.services.experience import Experiences
 from podferry.services.giving_up import GiveUp
 from podferry.services.idempotency import GuardedStore
+from podferry.services.launch.boot_watch import BootWatch
 from podferry.services.launch.choose import ListCandidates
+from podferry.services.launch.request import Boot, LaunchRequests
 from podferry.services.operations import Operations
 from podferry.services.records import Records
 from podferry.services.saves.begin import BeginSave
@@ -48,6 +50,16 @@ class Foundation:
     @cached_property
     def candidates(self) -> ListCandidates:
         return ListCandidates(self.records, self.clouds, self.experiences)
+
+    @cached_property
+    def launch_requests(self) -> LaunchRequests:
+        ports = self.ports
+        boot = Boot(api_url=ports.api_url, script=ports.boot_script, bundle=ports.bundle)
+        return LaunchRequests(self.records, boot)
+
+    @cached_property
+    def boot_watch(self) -> BootWatch:
+        return BootWatch(self.records, self.operations, self.experiences)
 
     @cached_property
     def give_up(self) -> GiveUp:

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from podferry.ports.gpu_cloud import GpuClouds
+from podferry.ports.installer import Installer
 from podferry.ports.key_vault import KeyVault, SecretVault
 from podferry.ports.objects import AgentBundle, SnapshotObjects
 from podferry.ports.store import Store
@@ -23,6 +24,8 @@ class Ports(Protocol):
     def workflows(self) -> Workflows: ...
     @property
     def clouds(self) -> GpuClouds: ...
+    @property
+    def installer(self) -> Installer: ...
     @property
     def key_vault(self) -> KeyVault: ...
     @property

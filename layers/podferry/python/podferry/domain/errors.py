@@ -20,6 +20,9 @@
     ├── MachineError
     │   ├── MachineLostError           the provider proves it gone
     │   ├── BootFailedError            did not report in time, or the provider gave it up
+    │   ├── UnreachableError           over SSH: nothing answers, or the connection broke
+    │   ├── LoginRefusedError          over SSH: it does not take our key
+    │   ├── HostChangedError           over SSH: it is not the machine that it was
     │   └── AgentFailedError           a command on the machine failed
     ├── HalfFailedError                the stop or the start of a move failed
     ├── CloudError                     a GPU provider's answer, see ports/gpu_cloud.py
@@ -172,6 +175,24 @@ class BootFailedError(MachineError):
     """The machine did not become ready within its deadline, or its provider gave it up."""
 
     code = "boot_failed"
+
+
+class UnreachableError(MachineError):
+    """Nothing answers on the machine's SSH port, or the connection broke."""
+
+    code = "machine_unreachable"
+
+
+class LoginRefusedError(MachineError):
+    """The machine's SSH server does not take the key that its provider was given."""
+
+    code = "machine_login_refused"
+
+
+class HostChangedError(MachineError):
+    """What answers on the machine's SSH port shows another host key than before."""
+
+    code = "machine_host_changed"
 
 
 class AgentFailedError(MachineError):

@@ -86,6 +86,31 @@ class PublicPort:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """Where a machine lets us in over SSH. Its user is root, or may become root by `sudo`."""
+
+    host: str
+    port: int
+    user: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Install:
+    """How far our bootstrap has come on its way onto a machine over SSH."""
+
+    host_key: str | None = None
+    """What the machine showed at our first login. Nobody with another one is trusted."""
+    uploaded_at: datetime | None = None
+    start_asked_at: datetime | None = None
+    """From then on it may run, whatever was answered."""
+    started_at: datetime | None = None
+    refused_since: datetime | None = None
+    """First of the logins in a row that were refused."""
+    word: str | None = None
+    """What stood in the way last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Machine(Entity):
     """See the module."""
 
@@ -127,6 +152,10 @@ class Machine(Entity):
     """When that last changed: the provider is at work on it."""
     looked_at: datetime | None = None
     """When the provider was last asked about it."""
+    login: Login | None = None
+    """Where its provider lets us log in, while it boots."""
+    install: Install | None = None
+    """Only where our bootstrap comes over SSH."""
     shown_at: datetime | None = None
     """When the provider first showed it: it has been listed since, unless it is gone."""
     notice: Notice | None = None

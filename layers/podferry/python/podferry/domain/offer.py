@@ -25,7 +25,8 @@ class Channel(StrEnum):
     STARTUP_SCRIPT = "startup_script"
     CLOUD_INIT = "cloud_init"
     SSH = "ssh"
-    """The provider runs nothing for us: somebody has to log in."""
+    """The provider runs nothing for us: somebody has to log in, see `ports/installer.py`. Such a
+    machine is a virtual or a real one, never a container."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,13 @@ Adapters translate and nothing else: no retry, no sleep, no rate limit, no loggi
 hold tokens). "Not yet" is an answer. `ProviderBusyError` means that repeating the call is safe.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from podferry.domain.machine import PublicPort
+from podferry.domain.machine import Login, PublicPort
 from podferry.domain.offer import BillingRule, Channel, Kind, Market, Offer, Requirements
 from podferry.ports.key_vault import KeyRef
 
@@ -42,6 +43,9 @@ class MachineView:
     reason: str | None = None
     price_microusd_per_hour: int | None = None
     ports: tuple[PublicPort, ...] = ()
+    """Empty also at a provider that knows nothing of ports: of `Channel.SSH`."""
+    login: Login | None = None
+    """Of `Channel.SSH`, as soon as the provider shows it: where it lets in `ssh_public_key`."""
     billing_started_at: datetime | None = None
 
     @classmethod
@@ -62,30 +66,37 @@ class LaunchRequest:
     environment: dict[str, str] = field(default_factory=dict)
     ports: tuple[int, ...] = ()
     ssh_public_key: str | None = None
+    """Of `Channel.SSH` the key that the machine has to let in; elsewhere a key of the user."""
     disk_gib: int = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BootTraits:
+    """How machines of one kind come to run our bootstrap."""
+
+    channel: Channel
+    """How the bootstrap of a `LaunchRequest` gets onto them."""
+    bootstrap_limit: int
+    """Longest bootstrap in ASCII characters. What travels with it counts, too: the script around it
+    on a VM, and the environment where both share one field or body."""
+    deadline_seconds: int
+    """After this long without a sign of the agent a boot counts as failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudTraits:
     """Differences between providers, as data."""
 
-    boot_deadline_seconds: int
-    """After this long without a sign of the agent a boot counts as failed."""
+    boots: Mapping[Kind, BootTraits]
+    """What its offers can be, and how such machines boot."""
     poll_seconds: int
     """How often one machine may be looked at."""
     listing_settles_seconds: int
     """A machine that was just created may be missing from lists for this long."""
     failed_is_final: bool
     """Whether a machine that the provider calls failed is gone and costs nothing any more."""
-    kinds: tuple[Kind, ...]
-    """What its offers can be."""
     markets: tuple[Market, ...]
     """How its offers can be rented."""
-    channel: Channel
-    """How the bootstrap of a `LaunchRequest` gets onto its machines."""
-    bootstrap_limit: int
-    """Longest bootstrap in ASCII characters. What travels with it counts, too: the script around it
-    on a VM, and the environment where both share one field or body."""
     billing: BillingRule
     """The same for all its offers."""
     can_cancel_starting: bool
@@ -96,6 +107,11 @@ class CloudTraits:
     """Whether a machine's view has what its contract costs, which may be more than its offer."""
     shows_billing_start: bool
     """Whether a machine's view has when its bill began."""
+
+    @property
+    def longest_boot_seconds(self) -> int:
+        """What a machine of the slowest kind may take."""
+        return max(boot.deadline_seconds for boot in self.boots.values())
 
 
 class GpuCloud(Protocol):
@@ -113,6 +129,10 @@ class GpuCloud(Protocol):
 
     def create(self, request: LaunchRequest) -> str:
         """Rent a machine and return the provider's id for it. NOT safe to call twice.
+
+        A machine of `Channel.SSH` comes up without the bootstrap and lets `ssh_public_key` in at
+        `MachineView.login`; an `Installer` brings the bootstrap. What that could not carry is
+        refused here, before it costs anything.
 
         Raises:
             NoCapacityError, OfferGoneError, QuotaExceededError: nothing was made; try another.

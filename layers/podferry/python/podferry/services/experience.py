@@ -47,7 +47,7 @@ class Experiences:
     def boot_deadline(self, cloud: GpuCloud, machine: Machine) -> int:
         """How long this machine may take to report, in seconds."""
         seen = self.records.store.find(Experience, experience_id(machine.offer))
-        return boot_deadline_seconds(cloud.traits.boot_deadline_seconds, seen)
+        return boot_deadline_seconds(cloud.traits.boots[machine.offer.kind].deadline_seconds, seen)
 
     def _learn(self, offer: Offer, change: Callable[[Experience], Experience]) -> None:
         store = self.records.store

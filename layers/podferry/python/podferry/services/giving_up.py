@@ -14,6 +14,7 @@ from podferry.domain.pod import Pod
 from podferry.ports.gpu_cloud import GpuCloud, MachineView, ViewState
 from podferry.ports.store import Change, Update
 from podferry.ports.surroundings import Signals
+from podferry.services.boot_keys import spent
 from podferry.services.clouds import Clouds
 from podferry.services.experience import Experiences
 from podferry.services.records import Records
@@ -237,6 +238,7 @@ class GiveUp:
             gone = replace(fresh, state=MachineState.RELEASED, released_at=self.records.now())
             return [
                 Update(gone),
+                *spent(self.records, fresh),
                 self.records.pod_event(
                     pod,
                     "machine.released",

@@ -11,6 +11,7 @@ from podferry.services.launch.begin import BeginStart, CheckSnapshots
 from podferry.services.launch.choose import ChooseOffer
 from podferry.services.launch.finish import FinishStart
 from podferry.services.launch.give_back import AwaitReturned, FailStart, ReturnMachine
+from podferry.services.launch.install import InstallAgent
 from podferry.services.launch.rent import Rent
 from podferry.services.launch.restore import AwaitReady, RestoreSnapshot
 from podferry.services.move.steps import CheckTarget, FailMove, FinishMove, RunHalf
@@ -40,6 +41,8 @@ class UseCases(Protocol):
     def choose_offer(self) -> ChooseOffer: ...
     @property
     def rent(self) -> Rent: ...
+    @property
+    def install_agent(self) -> InstallAgent: ...
     @property
     def await_agent(self) -> AwaitAgent: ...
     def restore_snapshot(self, kind: SnapshotKind) -> RestoreSnapshot: ...
@@ -140,6 +143,7 @@ _POD_STEPS: dict[str, Step] = {
 _MACHINE_STEPS: dict[str, Step] = {
     "ChooseOffer": lambda app, event: app.choose_offer.run(_id(event)),
     "Rent": lambda app, event: app.rent.run(_id(event)),
+    "InstallAgent": lambda app, event: app.install_agent.run(_id(event)),
     "AwaitAgent": lambda app, event: app.await_agent.run(_id(event)),
     "ReturnMachine": lambda app, event: app.return_machine.run(_id(event), _error(event)),
     "AwaitReturned": lambda app, event: app.await_returned.run(_id(event), _error(event)),

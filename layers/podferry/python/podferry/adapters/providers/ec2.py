@@ -34,7 +34,7 @@ from podferry.adapters.providers.vm_launch import user_data
 from podferry.domain.errors import NotGoneYetError, OutcomeUnknownError
 from podferry.domain.machine import PublicPort
 from podferry.domain.offer import Channel, Kind, Market, Offer, Requirements
-from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView, ViewState
+from podferry.ports.gpu_cloud import BootTraits, CloudTraits, LaunchRequest, MachineView, ViewState
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -69,14 +69,18 @@ class Ec2Cloud:
 
     name = "ec2"
     traits = CloudTraits(
-        boot_deadline_seconds=900,
+        boots={
+            Kind.VM: BootTraits(
+                channel=Channel.CLOUD_INIT, bootstrap_limit=MAX_USER_DATA, deadline_seconds=900
+            ),
+            Kind.BAREMETAL: BootTraits(
+                channel=Channel.CLOUD_INIT, bootstrap_limit=MAX_USER_DATA, deadline_seconds=1800
+            ),
+        },
         poll_seconds=10,
         listing_settles_seconds=60,
         failed_is_final=True,
-        kinds=(Kind.VM, Kind.BAREMETAL),
         markets=(Market.ON_DEMAND, Market.SPOT),
-        channel=Channel.CLOUD_INIT,
-        bootstrap_limit=MAX_USER_DATA,
         billing=PER_SECOND,
         can_cancel_starting=True,
         reclaim_notice_seconds=SPOT_NOTICE_SECONDS,

@@ -1,8 +1,10 @@
-"""Fluence's GPU containers as a `GpuCloud`.
+"""Fluence's GPU containers, virtual machines and bare metal as a `GpuCloud`.
 
 From the provider's documentation as of 2026-11-30. What to keep in mind: the create call has no
-idempotency (our stamp is the `name`); only an ACTIVE container can be ended; every started hour is
+idempotency (our stamp is the `name`); only what is ACTIVE can be ended; every started hour is
 charged in full; refusals are 400 with plain text, so their meaning has to be read from words.
+The three kinds have lists of their own. Virtual machines and bare metal take no start script, so
+ours is brought over SSH; it needs Docker there.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,8 +17,20 @@ import httpx
 from pydantic import Field, ValidationError
 
 from podferry.adapters.providers.fluence_launch import MAX_STARTUP_COMMAND, launch_body
+from podferry.adapters.providers.fluence_machines import (
+    COLLECTIONS,
+    MachineGroup,
+    Place,
+    currencies,
+    hourly,
+    login_at,
+    machine_body,
+    offers_in,
+)
+from podferry.adapters.providers.fluence_plans import GpuModel, Pricing, Quantity, bytes_in, whole
 from podferry.adapters.providers.gpu_names import canonical_name
 from podferry.adapters.providers.units import bytes_of, microusd
+from podferry.adapters.providers.vm_launch import MAX_BOOTSTRAP
 from podferry.adapters.providers.wire import LenientDecimal, ProviderHTTP, WireModel, kind_of
 from podferry.domain.errors import (
     CloudError,
@@ -29,7 +43,7 @@ from podferry.domain.errors import (
 )
 from podferry.domain.machine import PublicPort
 from podferry.domain.offer import BillingRule, Channel, Kind, Market, Offer, Requirements
-from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView, ViewState
+from podferry.ports.gpu_cloud import BootTraits, CloudTraits, LaunchRequest, MachineView, ViewState
 
 DEFAULT_BASE_URL = "https://api.fluence.dev"
 STARTED_HOURS = BillingRule(increment_seconds=3600, minimum_seconds=3600)
@@ -58,34 +72,18 @@ _STATES = {
 }
 
 
-class _Quantity(WireModel):
-    count: Decimal
-    units: str = ""
-
-
 class _Supply(WireModel):
-    vcpu: _Quantity | None = None
-    memory: _Quantity | None = None
-    storage: _Quantity
+    vcpu: Quantity | None = None
+    memory: Quantity | None = None
+    storage: Quantity
     gpu_count: int
-
-
-class _GpuModel(WireModel):
-    model: str
-    vram: str | None = None
-    interface: str | None = None
-
-
-class _Pricing(WireModel):
-    hour: Decimal
-    currency: str = "USD"
 
 
 class _Plan(WireModel):
     id: str
     supply: _Supply
-    gpu_model: _GpuModel
-    pricing: _Pricing
+    gpu_model: GpuModel
+    pricing: Pricing
 
 
 class _Attributes(WireModel):
@@ -118,10 +116,14 @@ class _Billing(WireModel):
 
 
 class _Instance(WireModel):
+    """Of any kind: only containers have the first two statuses, the others the third."""
+
     id: str
     name: str | None = None
     instance_status: str = ""
     container_status: str | None = None
+    status: str = ""
+    ssh_connection: str | None = None
     billing: _Billing | None = None
     network: _Network | None = None
 
@@ -131,14 +133,23 @@ class FluenceCloud:
 
     name = "fluence"
     traits = CloudTraits(
-        boot_deadline_seconds=600,
+        boots={
+            Kind.CONTAINER: BootTraits(
+                channel=Channel.ENTRYPOINT,
+                bootstrap_limit=MAX_STARTUP_COMMAND,
+                deadline_seconds=600,
+            ),
+            Kind.VM: BootTraits(
+                channel=Channel.SSH, bootstrap_limit=MAX_BOOTSTRAP, deadline_seconds=1500
+            ),
+            Kind.BAREMETAL: BootTraits(
+                channel=Channel.SSH, bootstrap_limit=MAX_BOOTSTRAP, deadline_seconds=3600
+            ),
+        },
         poll_seconds=10,
         listing_settles_seconds=60,
         failed_is_final=True,
-        kinds=(Kind.CONTAINER,),
         markets=(Market.ON_DEMAND,),
-        channel=Channel.ENTRYPOINT,
-        bootstrap_limit=MAX_STARTUP_COMMAND,
         billing=STARTED_HOURS,
         can_cancel_starting=False,
         reclaim_notice_seconds=None,
@@ -146,7 +157,9 @@ class FluenceCloud:
         shows_billing_start=True,
     )
     """Limits: the field list of the API guide "deploy instance". Billing and what can be ended:
-    page "GPU Cloud concepts". There is no spot market."""
+    page "GPU Cloud concepts". There is no spot market. How long virtual machines and bare metal
+    take to boot is not documented: virtual ones of eight GPUs take up to 15 minutes elsewhere, and
+    real ones go through a firmware's start and an installation."""
     min_interval_seconds = _NO_INTERVALS
 
     def __init__(
@@ -156,28 +169,42 @@ class FluenceCloud:
             self.name, _host(base_url or DEFAULT_BASE_URL), {"X-API-KEY": api_key}, client
         )
 
-    def list_offers(self, wanted: Requirements) -> list[Offer]:  # noqa: ARG002 - no filters here
-        """See the port. One offer for each plan and country; the API takes no filters."""
-        answer = self._ask("GET", "/gpu/plans/")
-        return [offer for entry in self._items(answer) for offer in self._offers_of(entry)]
+    def list_offers(self, wanted: Requirements) -> list[Offer]:
+        """See the port. One offer for each plan and country, or option; only kinds are narrowed."""
+        kinds = wanted.kinds or tuple(self.traits.boots)
+        offers: list[Offer] = []
+        if Kind.CONTAINER in kinds:
+            plans = self._items(self._ask("GET", "/gpu/plans/"))
+            offers += [offer for entry in plans for offer in self._offers_of(entry)]
+        for kind, collection in COLLECTIONS.items():
+            if kind in kinds:
+                groups = self._items(self._ask("GET", f"/gpu/plans/{collection}"))
+                offers += [offer for item in groups for offer in self._machines_of(item, kind)]
+        return offers
 
     def create(self, request: LaunchRequest) -> str:
         """See the port."""
-        body = launch_body(request)
-        answer = self._http.send_create("POST", "/gpu/instances/", body=body)
+        collection = request.offer.reference.get("collection")
+        body = launch_body(request) if collection is None else machine_body(request)
+        answer = self._http.send_create("POST", _list_path(collection), body=body)
         if answer.is_success:
-            return self._http.read_made(answer, _Launched).instance_id
+            return Place(
+                collection, self._http.read_made(answer, _Launched).instance_id
+            ).provider_id
         words = _words(answer)
         raise self._http.refusal(answer, words, kind_of(words, REFUSALS))
 
     def find(self, stamp: str) -> list[MachineView]:
-        """See the port. The list is whole, without pages; ended containers stay in it."""
+        """See the port. The lists are whole, without pages; ended instances stay in them."""
         return [view for view in self.list_machines() if view.stamp == stamp]
 
     def list_machines(self) -> list[MachineView]:
-        """See the port."""
-        answer = self._ask("GET", "/gpu/instances/")
-        return [_view(self._instance(item)) for item in self._items(answer)]
+        """See the port. One list for each kind: all of them have to answer."""
+        return [
+            _view(self._instance(item), collection)
+            for collection in (None, *COLLECTIONS.values())
+            for item in self._items(self._ask("GET", _list_path(collection)))
+        ]
 
     def get(self, provider_id: str) -> MachineView:
         """See the port."""
@@ -185,7 +212,7 @@ class FluenceCloud:
         if answer.status_code == 404:
             return MachineView.missing(provider_id)
         self._check(answer)
-        return _view(self._http.read(answer, _Instance))
+        return _view(self._http.read(answer, _Instance), Place.of(provider_id).collection)
 
     def give_up(self, provider_id: str) -> None:
         """See the port. Any refusal is explained by the state: only ACTIVE can be ended."""
@@ -195,7 +222,7 @@ class FluenceCloud:
         view = self.get(provider_id)
         if view.state not in {ViewState.GONE, ViewState.FAILED}:
             raise NotGoneYetError(
-                f"fluence cannot end the container while it is {view.raw_status}; ask again"
+                f"fluence cannot end the machine while it is {view.raw_status}; ask again"
             )
 
     def _ask(self, method: str, path: str) -> httpx.Response:
@@ -212,6 +239,9 @@ class FluenceCloud:
             items = answer.json(parse_float=Decimal)
         except ValueError:
             items = None
+        if isinstance(items, dict):
+            # Some lists come in an envelope.
+            items = items.get("data")
         if not isinstance(items, list):
             raise ProviderBusyError("fluence sent something else than a list")
         return items
@@ -227,11 +257,20 @@ class FluenceCloud:
         entry = self._http.read_offer(item, _PlanEntry)
         if entry is None:
             return
-        if entry.plan.pricing.currency.upper() not in _DOLLARS:
-            self._http.left_out(f"priced in {entry.plan.pricing.currency}")
+        if not self._is_in_dollars({entry.plan.pricing.currency.upper()}):
             return
         countries: list[str | None] = [*entry.attributes.location] or [None]
         yield from (_offer(entry.plan, country) for country in countries)
+
+    def _machines_of(self, item: Any, kind: Kind) -> Iterator[Offer]:
+        group = self._http.read_offer(item, MachineGroup)
+        if group is not None and self._is_in_dollars(currencies(group)):
+            yield from offers_in(group, kind, self.name, STARTED_HOURS)
+
+    def _is_in_dollars(self, currencies: set[str]) -> bool:
+        if foreign := currencies - _DOLLARS:
+            self._http.left_out(f"priced in {', '.join(sorted(foreign))}")
+        return not foreign
 
 
 def _host(base_url: str) -> str:
@@ -239,8 +278,15 @@ def _host(base_url: str) -> str:
     return base_url.rstrip("/").removesuffix("/gpu")
 
 
+def _list_path(collection: str | None) -> str:
+    """Only the path of the containers ends in a slash."""
+    return f"/gpu/instances/{collection or ''}"
+
+
 def _instance_path(provider_id: str) -> str:
-    return f"/gpu/instances/{quote(provider_id, safe='')}"
+    place = Place.of(provider_id)
+    within = _list_path(place.collection).rstrip("/")
+    return f"{within}/{quote(place.id, safe='')}"
 
 
 def _words(answer: httpx.Response) -> str:
@@ -269,10 +315,10 @@ def _offer(plan: _Plan, country: str | None) -> Offer:
         market=Market.ON_DEMAND,
         gpu_name=canonical_name(plan.gpu_model.model, plan.gpu_model.interface),
         gpu_count=supply.gpu_count,
-        vram_mib_per_gpu=_whole(bytes_of(plan.gpu_model.vram or "", ""), 2**20),
+        vram_mib_per_gpu=whole(bytes_of(plan.gpu_model.vram or "", ""), 2**20),
         vcpus=float(supply.vcpu.count) if supply.vcpu else None,
-        memory_mib=_whole(_bytes(supply.memory), 2**20),
-        disk_gib=_whole(_bytes(supply.storage), 2**30) or 0,
+        memory_mib=whole(bytes_in(supply.memory), 2**20),
+        disk_gib=whole(bytes_in(supply.storage), 2**30) or 0,
         country=country,
         region=None,
         price_microusd_per_hour=microusd(plan.pricing.hour),
@@ -281,23 +327,17 @@ def _offer(plan: _Plan, country: str | None) -> Offer:
     )
 
 
-def _bytes(quantity: _Quantity | None) -> int | None:
-    return None if quantity is None else bytes_of(quantity.count, quantity.units)
-
-
-def _whole(size: int | None, unit: int) -> int | None:
-    return None if size is None else size // unit
-
-
-def _view(instance: _Instance) -> MachineView:
+def _view(instance: _Instance, collection: str | None) -> MachineView:
     billing = instance.billing or _Billing()
+    status = instance.instance_status or instance.status
     return MachineView(
-        provider_id=instance.id,
+        provider_id=Place(collection, instance.id).provider_id,
         stamp=instance.name,
-        state=_STATES.get(instance.instance_status, ViewState.UNKNOWN),
-        raw_status="/".join(filter(None, (instance.instance_status, instance.container_status))),
-        price_microusd_per_hour=microusd(billing.hourly_usage) if billing.hourly_usage else None,
+        state=_STATES.get(status, ViewState.UNKNOWN),
+        raw_status="/".join(filter(None, (status, instance.container_status))),
+        price_microusd_per_hour=hourly(billing.hourly_usage),
         ports=_ports(instance.network),
+        login=None if collection is None else login_at(instance.ssh_connection),
         billing_started_at=_billing_start(billing),
     )
 

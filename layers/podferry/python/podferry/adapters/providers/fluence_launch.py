@@ -45,10 +45,10 @@ def launch_body(request: LaunchRequest) -> dict[str, Any]:
 
 def _check_limits(request: LaunchRequest) -> None:
     """Say which limit is exceeded before the provider answers with a text of its own."""
+    check_name(request.stamp)
     environment = request.environment
     bad_names = sorted(name for name in environment if not _ENVIRONMENT_NAME.fullmatch(name))
     checks = (
-        (_NAME.fullmatch(request.stamp), "the name must be 1 to 25 characters of [a-z0-9-]"),
         (
             len(request.bootstrap) <= MAX_STARTUP_COMMAND,
             f"the bootstrap has {len(request.bootstrap)} characters, at most {MAX_STARTUP_COMMAND}",
@@ -68,3 +68,15 @@ def _check_limits(request: LaunchRequest) -> None:
     problems = [problem for is_met, problem in checks if not is_met]
     if problems:
         raise ProviderRefusedError(f"fluence cannot launch this: {'; '.join(problems)}")
+
+
+def check_name(name: str) -> None:
+    """The limits of the field `name`, of every kind.
+
+    Raises:
+        ProviderRefusedError: it does not hold to them.
+    """
+    if not _NAME.fullmatch(name):
+        raise ProviderRefusedError(
+            "fluence cannot launch this: the name must be 1 to 25 characters of [a-z0-9-]"
+        )

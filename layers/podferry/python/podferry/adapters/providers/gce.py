@@ -28,7 +28,7 @@ from podferry.domain.errors import (
     ProviderRefusedError,
 )
 from podferry.domain.offer import BillingRule, Channel, Kind, Market, Offer, Requirements
-from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView, ViewState
+from podferry.ports.gpu_cloud import BootTraits, CloudTraits, LaunchRequest, MachineView, ViewState
 
 DEFAULT_BASE_URL = "https://compute.googleapis.com"
 PER_SECOND = BillingRule(increment_seconds=1, minimum_seconds=60)
@@ -74,14 +74,15 @@ class GceCloud:
 
     name = "gce"
     traits = CloudTraits(
-        boot_deadline_seconds=900,
+        boots={
+            Kind.VM: BootTraits(
+                channel=Channel.STARTUP_SCRIPT, bootstrap_limit=MAX_BOOTSTRAP, deadline_seconds=900
+            ),
+        },
         poll_seconds=10,
         listing_settles_seconds=60,
         failed_is_final=True,
-        kinds=(Kind.VM,),
         markets=(Market.ON_DEMAND, Market.SPOT),
-        channel=Channel.STARTUP_SCRIPT,
-        bootstrap_limit=MAX_BOOTSTRAP,
         billing=PER_SECOND,
         can_cancel_starting=True,
         reclaim_notice_seconds=SPOT_NOTICE_SECONDS,

@@ -35,7 +35,7 @@ from podferry.domain.errors import (
     QuotaExceededError,
 )
 from podferry.domain.offer import Channel, Kind, Market, Offer, Requirements
-from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView, ViewState
+from podferry.ports.gpu_cloud import BootTraits, CloudTraits, LaunchRequest, MachineView, ViewState
 
 DEFAULT_BASE_URL = "https://cloud.lambda.ai"
 SSH_KEY = "podferry"
@@ -105,14 +105,15 @@ class LambdaCloud:
 
     name = PROVIDER
     traits = CloudTraits(
-        boot_deadline_seconds=1500,
+        boots={
+            Kind.VM: BootTraits(
+                channel=Channel.CLOUD_INIT, bootstrap_limit=MAX_BOOTSTRAP, deadline_seconds=1500
+            ),
+        },
         poll_seconds=10,
         listing_settles_seconds=120,
         failed_is_final=False,
-        kinds=(Kind.VM,),
         markets=(Market.ON_DEMAND,),
-        channel=Channel.CLOUD_INIT,
-        bootstrap_limit=MAX_BOOTSTRAP,
         billing=STARTED_MINUTES,
         can_cancel_starting=False,
         reclaim_notice_seconds=None,

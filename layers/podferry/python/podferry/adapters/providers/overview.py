@@ -15,6 +15,7 @@ from podferry.adapters.providers.registry import (
     adapter_class,
 )
 from podferry.domain.offer import BillingRule, Channel
+from podferry.ports.gpu_cloud import BootTraits, CloudTraits
 
 _HEAD = """\
 # Providers
@@ -36,23 +37,26 @@ _CHANNELS = {
     Channel.ENTRYPOINT: "entry point of the container",
     Channel.STARTUP_SCRIPT: "startup script",
     Channel.CLOUD_INIT: "cloud-init",
-    Channel.SSH: "SSH",
+    Channel.SSH: "brought over SSH",
 }
 _UNITS = {1: "second", 60: "minute", 3600: "hour"}
 
 _ROWS: dict[str, Callable[[AdapterClass], str]] = {
-    "Machines": lambda kind: _listed(kind.traits.kinds),
+    "Machines": lambda kind: _listed(tuple(kind.traits.boots)),
     "Markets": lambda kind: _listed(kind.traits.markets),
     "Billed by": lambda kind: _billing(kind.traits.billing),
-    "Start script": lambda kind: (
-        f"{_CHANNELS[kind.traits.channel]}, {kind.traits.bootstrap_limit:,} characters"
+    "Start script": lambda kind: _by_kind(
+        kind.traits,
+        lambda boot: f"{_CHANNELS[boot.channel]}, {boot.bootstrap_limit:,} characters",
     ),
     "Reclaim notice": lambda kind: _seconds(kind.traits.reclaim_notice_seconds),
     "Given up while it starts": lambda kind: _yes(is_so=kind.traits.can_cancel_starting),
     "Failed is final": lambda kind: _yes(is_so=kind.traits.failed_is_final),
     "Shows the contract's price": lambda kind: _yes(is_so=kind.traits.shows_price),
     "Shows when the bill began": lambda kind: _yes(is_so=kind.traits.shows_billing_start),
-    "Time to boot": lambda kind: _seconds(kind.traits.boot_deadline_seconds),
+    "Time to boot": lambda kind: _by_kind(
+        kind.traits, lambda boot: _seconds(boot.deadline_seconds)
+    ),
     "Looked at every": lambda kind: _seconds(kind.traits.poll_seconds),
     "New in lists after": lambda kind: _seconds(kind.traits.listing_settles_seconds),
     "Between calls": lambda kind: _intervals(kind.min_interval_seconds),
@@ -73,6 +77,14 @@ def _about(kinds: dict[str, AdapterClass]) -> Iterator[str]:
     for name, kind in kinds.items():
         text = inspect.getdoc(import_module(kind.__module__)) or ""
         yield f"\n## `{name}`\n\n{text}\n"
+
+
+def _by_kind(traits: CloudTraits, cell: Callable[[BootTraits], str]) -> str:
+    """One word for all kinds if it is the same, else one for each."""
+    cells = {kind: cell(boot) for kind, boot in traits.boots.items()}
+    if len(set(cells.values())) == 1:
+        return next(iter(cells.values()))
+    return "; ".join(f"{kind}: {text}" for kind, text in cells.items())
 
 
 def _listed(words: tuple[str, ...]) -> str:

@@ -33,7 +33,7 @@ from podferry.domain.errors import (
     QuotaExceededError,
 )
 from podferry.domain.offer import Channel, Kind, Market, Offer, Requirements
-from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView
+from podferry.ports.gpu_cloud import BootTraits, CloudTraits, LaunchRequest, MachineView
 
 DEFAULT_BASE_URL = "https://api.runpod.io"
 _PAGE_SIZE = 1000
@@ -81,14 +81,15 @@ class RunpodCloud:
 
     name = PROVIDER
     traits = CloudTraits(
-        boot_deadline_seconds=600,
+        boots={
+            Kind.CONTAINER: BootTraits(
+                channel=Channel.ENTRYPOINT, bootstrap_limit=MAX_BODY_BYTES, deadline_seconds=600
+            ),
+        },
         poll_seconds=10,
         listing_settles_seconds=300,
         failed_is_final=False,
-        kinds=(Kind.CONTAINER,),
         markets=(Market.ON_DEMAND,),
-        channel=Channel.ENTRYPOINT,
-        bootstrap_limit=MAX_BODY_BYTES,
         billing=PER_SECOND,
         can_cancel_starting=True,
         reclaim_notice_seconds=None,

@@ -41,7 +41,7 @@ from podferry.domain.errors import (
     QuotaExceededError,
 )
 from podferry.domain.offer import Channel, Kind, Market, Offer, Requirements
-from podferry.ports.gpu_cloud import CloudTraits, LaunchRequest, MachineView
+from podferry.ports.gpu_cloud import BootTraits, CloudTraits, LaunchRequest, MachineView
 
 DEFAULT_BASE_URL = "https://console.vast.ai"
 
@@ -95,14 +95,15 @@ class VastCloud:
 
     name = PROVIDER
     traits = CloudTraits(
-        boot_deadline_seconds=600,
+        boots={
+            Kind.CONTAINER: BootTraits(
+                channel=Channel.ENTRYPOINT, bootstrap_limit=MAX_ARGUMENTS, deadline_seconds=600
+            ),
+        },
         poll_seconds=10,
         listing_settles_seconds=60,
         failed_is_final=False,
-        kinds=(Kind.CONTAINER,),
         markets=(Market.ON_DEMAND, Market.SPOT),
-        channel=Channel.ENTRYPOINT,
-        bootstrap_limit=MAX_ARGUMENTS,
         billing=PER_SECOND,
         can_cancel_starting=True,
         reclaim_notice_seconds=None,

@@ -2,8 +2,9 @@
 
 On a VM the pod lives in a container, so that a capture can be restored on any provider and the
 VM's own root stays the machine's. The script is what EC2 and Lambda Cloud call user data and Google
-calls a startup script. It runs as root, with the VM's Docker and NVIDIA's container toolkit, and
-must hold for every image that has both.
+calls a startup script; where a provider takes none, an `Installer` brings it over SSH, also to a
+machine that is not virtual. It runs as root, with the VM's Docker and NVIDIA's container toolkit,
+and must hold for every image that has both.
 
 The VM ends with its container: when the agent ends, the machine shuts down. An agent that was
 refused or replaced thus costs nothing more, wherever a VM that shuts down is given up.
@@ -19,6 +20,7 @@ SMALLEST_LIMIT = 16 * 1024
 """EC2's limit, before base64 (EC2 user guide, "instance user data")."""
 MAX_BOOTSTRAP = 128 * 1024 - 1
 """What Linux lets one argument of a program have (execve(2), "Limits on size of arguments")."""
+_NO_LIMIT = 2**31
 CONTAINER = "podferry"
 SSH_PORT = 22
 
@@ -73,6 +75,15 @@ shutdown -h now
 """
 _UPGRADES = ("apt-daily.timer", "apt-daily-upgrade.timer", "unattended-upgrades")
 _SSH_SERVER = ("ssh.socket", "ssh", "sshd")
+
+
+def start_script(request: LaunchRequest) -> str:
+    """The script where nothing but Linux limits its size: it is brought over SSH.
+
+    Raises:
+        ProviderRefusedError: see `user_data`.
+    """
+    return user_data(request, max_bytes=_NO_LIMIT)
 
 
 def user_data(request: LaunchRequest, max_bytes: int = SMALLEST_LIMIT) -> str:

@@ -135,12 +135,14 @@ class ProviderView(Output):
 
     name: str
     is_own_key: bool = Field(description="With a key of its own, or with the deployment's.")
-    boot_deadline_seconds: int = Field(description="How long a machine may take to report.")
+    boot_deadline_seconds: int = Field(
+        description="How long a machine of its slowest kind may take to report."
+    )
 
     @classmethod
     def of(cls, provider: Provider) -> "ProviderView":
         return cls(
             name=provider.name,
             is_own_key=provider.is_own_key,
-            boot_deadline_seconds=provider.traits.boot_deadline_seconds,
+            boot_deadline_seconds=provider.traits.longest_boot_seconds,
         )

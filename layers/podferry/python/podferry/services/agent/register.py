@@ -11,6 +11,7 @@ from podferry.domain.principal import Principal, PrincipalKind
 from podferry.ports.store import Change, Update
 from podferry.ports.surroundings import Signals
 from podferry.services.agent.membership import current_machine
+from podferry.services.boot_keys import spent
 from podferry.services.records import Records
 
 BUSY_HEARTBEAT_SECONDS = 1.0
@@ -90,4 +91,4 @@ class RegisterAgent:
             facts={**request.facts, "agent_version": request.agent_version},
         )
         event = self.records.pod_event(pod, "machine.registered", None, machine_id=machine.id)
-        return [Update(registered), event]
+        return [Update(registered), *spent(self.records, machine), event]

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Any
 
-from podferry.domain.account import SshKey
+from podferry.domain.boot_key import BootKey
 from podferry.domain.errors import (
     BootFailedError,
     CloudError,
@@ -18,31 +18,22 @@ from podferry.domain.errors import (
     ProviderBusyError,
     ProviderRefusedError,
 )
-from podferry.domain.host_key import SSH_PORT
 from podferry.domain.machine import FINAL_STATES, Machine, MachineState
+from podferry.domain.offer import Channel
 from podferry.domain.operation import Operation
-from podferry.domain.pod import Pod
-from podferry.ports.gpu_cloud import GpuCloud, LaunchRequest, MachineView, ViewState
-from podferry.ports.objects import AgentBundle
+from podferry.ports.gpu_cloud import GpuCloud, MachineView, ViewState
+from podferry.ports.installer import Installer
 from podferry.ports.store import Change, Check, Create, Update
+from podferry.services.boot_keys import boot_token, spent
 from podferry.services.clouds import Clouds
 from podferry.services.experience import Experiences
+from podferry.services.launch.request import LaunchRequests
 from podferry.services.operations import Operations
 from podferry.services.records import Records
 
 SETTLE_POLL_SECONDS = 3
 BUSY_PATIENCE = timedelta(minutes=2)
 """For how long a busy provider is waited for before another offer is tried."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Boot:
-    """What a machine needs to find its way to us."""
-
-    api_url: str
-    script: str
-    """The POSIX shell script that fetches the agent and becomes it."""
-    bundle: AgentBundle
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +44,13 @@ class Rent:
     operations: Operations
     clouds: Clouds
     experiences: Experiences
-    boot: Boot
+    requests: LaunchRequests
+    installer: Installer
 
     def run(self, operation_id: str) -> dict[str, Any]:
         """`{"outcome": "rented"}`, or "unknown" or "busy" with `wait_seconds`: run it again then.
+
+        "rented_bare" is rented, too: our bootstrap has to be brought to it, over SSH.
 
         Raises:
             NoCapacityError and its kind, ProviderRefusedError: nothing stands at the provider.
@@ -80,7 +74,7 @@ class Rent:
             # could end it.
             self.operations.check_wanted(operation)
             return self._settle(operation, machine)
-        return {"outcome": "rented"}
+        return _rented_outcome(machine)
 
     def _machine(self, operation: Operation) -> Machine:
         if operation.machine_id is None:
@@ -89,10 +83,12 @@ class Rent:
 
     def _create(self, operation: Operation, machine: Machine) -> dict[str, Any]:
         pod = self.operations.pod_of(operation)
-        token = f"pfb_{machine.id}_{self.records.randomness.secret()}"
-        request = self._request(pod, machine, token)
+        key = self._boot_key(machine)
+        secret = self.records.randomness.secret() if key is None else key.token_secret()
+        token = boot_token(machine.id, secret)
+        request = self.requests.of(pod, machine, token, key)
         digest = hashlib.sha256(token.encode()).hexdigest()
-        self.records.apply(lambda: self._claim(operation.id, machine.id, digest))
+        self.records.apply(lambda: self._claim(operation.id, machine.id, digest, key))
         try:
             provider_id = self.clouds.of(machine).create(request)
         except OutcomeUnknownError as error:
@@ -106,7 +102,23 @@ class Rent:
             self._nothing_made(operation, machine, error)
             raise
         self._rented(operation, machine, provider_id)
-        return {"outcome": "rented"}
+        return _rented_outcome(machine)
+
+    def _boot_key(self, machine: Machine) -> BootKey | None:
+        """The key that opens it while it boots, where we have to log in: one for all tries."""
+        if machine.offer.channel is not Channel.SSH:
+            return None
+        present = self.records.store.find(BootKey, machine.id)
+        if present is not None:
+            return present
+        pair = self.installer.make_key()
+        return BootKey(
+            id=machine.id,
+            account_id=machine.account_id,
+            created_at=self.records.now(),
+            private_key=pair.private_key,
+            public_key=pair.public_key,
+        )
 
     def _later(self, machine: Machine, until: datetime) -> dict[str, Any]:
         """Nothing was made: come back when the provider wants to be asked again.
@@ -123,7 +135,9 @@ class Rent:
             )
         return {"outcome": "busy", "wait_seconds": max(1, ceil(wait))}
 
-    def _claim(self, operation_id: str, machine_id: str, digest: str) -> Sequence[Change]:
+    def _claim(
+        self, operation_id: str, machine_id: str, digest: str, key: BootKey | None
+    ) -> Sequence[Change]:
         """The right to make the create call, for one run of this step and while it is wanted.
 
         The row is `requested` before the call: a crash in between is settled by looking.
@@ -140,7 +154,9 @@ class Rent:
             requested_at=self.records.now(),
             create_ended_at=None,
         )
-        return [Check(operation), Update(requested), self._event(operation, requested, "")]
+        is_new = key is not None and self.records.store.find(BootKey, key.id) is None
+        kept = [Create(key)] if key is not None and is_new else []
+        return [Check(operation), Update(requested), *kept, self._event(operation, requested, "")]
 
     def _settle(self, operation: Operation, machine: Machine) -> dict[str, Any]:
         """The create call's outcome is unknown: adopt what carries our stamp, or wait for it."""
@@ -148,7 +164,7 @@ class Rent:
         standing = [v for v in cloud.find(machine.stamp) if not _is_over(v)]
         if len(standing) == 1:
             self._rented(operation, machine, standing[0].provider_id)
-            return {"outcome": "rented"}
+            return _rented_outcome(machine)
         self._check_patience(cloud, machine, has_standing=bool(standing))
         for extra in standing[1:]:
             # Never more than one machine for one intent; looked at again before we go on.
@@ -165,25 +181,6 @@ class Rent:
         asked = machine.requested_at or machine.created_at
         if (now - asked).total_seconds() > self.experiences.boot_deadline(cloud, machine):
             raise BootFailedError(f"machine {machine.id}: its provider does not show it as one")
-
-    def _request(self, pod: Pod, machine: Machine, token: str) -> LaunchRequest:
-        keys = self.records.store.list_owned(SshKey, pod.account_id, limit=1).items
-        return LaunchRequest(
-            stamp=machine.stamp,
-            offer=machine.offer,
-            image=pod.spec.image,
-            bootstrap=self.boot.script,
-            environment={
-                "PF_API": self.boot.api_url,
-                "PF_TOKEN": token,
-                "PF_MACHINE": machine.id,
-                "PF_BUNDLE_URL": self.boot.bundle.url(),
-                "PF_BUNDLE_SHA256": self.boot.bundle.sha256(),
-            },
-            ports=(SSH_PORT, *(port for port in pod.spec.ports if port != SSH_PORT)),
-            ssh_public_key=keys[0].public_key if keys else None,
-            disk_gib=pod.requirements.disk_gib,
-        )
 
     def _rented(self, operation: Operation, machine: Machine, provider_id: str) -> None:
         self._ended(machine.id, MachineState.PROVISIONING, provider_id=provider_id)
@@ -223,7 +220,8 @@ class Rent:
             if changed.state == machine.state:
                 return [Update(changed)]
             operation = self.operations.load(machine.operation_id)
-            return [Update(changed), self._event(operation, changed, note)]
+            over = spent(self.records, machine) if state in FINAL_STATES else []
+            return [Update(changed), *over, self._event(operation, changed, note)]
 
         self.records.apply(plan)
 
@@ -246,6 +244,11 @@ def _state_after(machine: Machine, state: MachineState) -> MachineState:
     if state == MachineState.PROVISIONING and machine.registered_at is not None:
         return MachineState.BOOTING
     return state
+
+
+def _rented_outcome(machine: Machine) -> dict[str, Any]:
+    is_bare = machine.offer.channel is Channel.SSH
+    return {"outcome": "rented_bare" if is_bare else "rented"}
 
 
 def _is_over(view: MachineView) -> bool:
