@@ -36,13 +36,12 @@ _PER_BOOT = "/var/lib/cloud/scripts/per-boot"
 _SHUTDOWN = "/run/shutdown"
 _IS_UP = "/run/is-up"
 _PACKAGES = "/opt/vm/packages"
-_SSH_SERVER = (
-    f"PYTHONPATH=/opt/vm:{_PACKAGES} exec /usr/local/bin/python3 -S -P -m local.boxes.sshd"
-)
+_CACHE = "/opt/vm/cache"
+_PYTHON = f"/usr/local/bin/python3 -X pycache_prefix={_CACHE} -S -P"
+_SSH_SERVER = f"PYTHONPATH=/opt/vm:{_PACKAGES} exec {_PYTHON} -m local.boxes.sshd"
 _SOURCES = Path(__file__).resolve().parents[1]
 _TOOLS: Mapping[str, str] = {
-    "docker": "#!/bin/sh\n"
-    'PYTHONPATH=/opt/vm exec /usr/local/bin/python3 -S -P -m local.boxes.docker "$@"\n',
+    "docker": f'#!/bin/sh\nPYTHONPATH=/opt/vm exec {_PYTHON} -m local.boxes.docker "$@"\n',
     "shutdown": "#!/bin/sh\n# The machine ends when user data, which may call this, has ended.\n"
     f"touch {_SHUTDOWN}\n[ ! -e {_IS_UP} ] || kill -TERM 1\n",
     "sudo": '#!/bin/sh\n[ "$1" != -n ] || shift\nexec "$@"\n',
@@ -129,7 +128,9 @@ def _ssh_packages() -> tuple[Mount, ...]:
 
 def _mounts(directory: Path, base: Path) -> tuple[Mount, ...]:
     tools, disk = directory / "tools", directory / "disk"
-    for path in (tools, disk):
+    # One for all machines: a base has no compiled files, and compiling takes a second or two.
+    cache = base.parent / "compiled"
+    for path in (tools, disk, cache):
         path.mkdir(parents=True, exist_ok=True)
     for name, text in _TOOLS.items():
         (tools / name).write_text(text)
@@ -138,5 +139,6 @@ def _mounts(directory: Path, base: Path) -> tuple[Mount, ...]:
         Mount(tools, "/usr/local/sbin", is_read_only=True),
         Mount(base, IMAGE, is_read_only=True),
         Mount(disk, CONTAINERS),
+        Mount(cache, _CACHE),
         Mount(_SOURCES, "/opt/vm/local", is_read_only=True),
     )

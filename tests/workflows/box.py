@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from podferry.bootstrap import Application
 from podferry.domain.activity import Activity, Reading, Signal, SignalState
 from podferry.domain.command import Command, CommandKind, CommandState
 from podferry.domain.errors import ConflictError, EpochStaleError, PodferryError
+from podferry.domain.machine import Login
 from podferry.domain.snapshot import SnapshotKind, StoredObject
 from podferry.ports.gpu_cloud import LaunchRequest, MachineView, ViewState
 from podferry.services.agent.heartbeat import Beat, CommandReport
@@ -43,7 +45,10 @@ class Box:
         self.secrets: dict[str, str] = {}
         self.is_paused = False
         self.token: str | None = None
-        self.next_beat = world.seconds + 2.0
+        # A machine that is rented bare has no agent before somebody brings it.
+        self.next_beat = math.inf if cloud.is_bare else world.seconds + 2.0
+        self.uploaded: LaunchRequest | None = None
+        self.host_key = f"ssh-ed25519 host-{provider_id}"
         self.fails: Counter[CommandKind] = Counter()
         """How many commands of a kind still have to fail."""
         self.failure_code = "agent_error"
@@ -64,6 +69,10 @@ class Box:
         self.done: list[CommandKind] = []
         self._world = world
 
+    @property
+    def is_bare(self) -> bool:
+        return self.cloud.is_bare
+
     def view(self) -> MachineView:
         return MachineView(
             provider_id=self.provider_id,
@@ -72,6 +81,7 @@ class Box:
             raw_status="running",
             price_microusd_per_hour=self.cloud.price,
             billing_started_at=self._world.clock.now(),
+            login=Login(host=self.provider_id, port=22, user="ubuntu") if self.is_bare else None,
         )
 
     def beat(self) -> None:

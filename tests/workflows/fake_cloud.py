@@ -11,8 +11,8 @@ from podferry.domain.errors import (
     ProviderBusyError,
     ProviderRefusedError,
 )
-from podferry.domain.offer import BillingRule, Kind, Market, Offer, Requirements
-from podferry.ports.gpu_cloud import LaunchRequest, MachineView, ViewState
+from podferry.domain.offer import BillingRule, Channel, Kind, Market, Offer, Requirements
+from podferry.ports.gpu_cloud import BootTraits, LaunchRequest, MachineView, ViewState
 from podferry.ports.key_vault import KeyRef
 from tests.contract.entities import cloud_traits
 
@@ -38,6 +38,8 @@ class FakeCloud:
         self.delete_says_ok_but_stands = 0
         self.boot_never = 0
         self.listing_fails = 0
+        self.is_bare = False
+        """Its machines have to be logged in to."""
         self.is_down = False
         """It answers no question about a machine."""
         self.price = 400_000 if name == "alpha" else 500_000
@@ -50,6 +52,14 @@ class FakeCloud:
         """What it says of a machine, whatever is true."""
         self._world = world
 
+    def rents_bare(self, deadline_seconds: int = 600) -> None:
+        """From now on it lends virtual machines with nothing but an SSH server."""
+        self.is_bare = True
+        boot = BootTraits(
+            channel=Channel.SSH, bootstrap_limit=4096, deadline_seconds=deadline_seconds
+        )
+        self.traits = replace(self.traits, boots={**self.traits.boots, Kind.VM: boot})
+
     def list_offers(self, _wanted: Requirements) -> list[Offer]:
         if not self.has_stock:
             return []
@@ -58,7 +68,8 @@ class FakeCloud:
                 provider=self.name,
                 reference={"ask": number},
                 host=f"host-{number}",
-                kind=Kind.CONTAINER,
+                kind=Kind.VM if self.is_bare else Kind.CONTAINER,
+                channel=Channel.SSH if self.is_bare else Channel.ENTRYPOINT,
                 market=Market.ON_DEMAND,
                 gpu_name="RTX 4090",
                 gpu_count=1,

@@ -15,6 +15,7 @@ from box import Box
 from crashing_store import Crash, CrashingStore
 from engine_workflows import EngineWorkflows
 from fake_cloud import FakeCloud, FakeClouds
+from fake_installer import FakeInstaller
 
 from podferry.adapters.memory.key_vault import MemoryKeyVault
 from podferry.adapters.memory.objects import MemoryBundle, MemoryObjects
@@ -62,6 +63,7 @@ class World:
         self.clouds = FakeClouds(self)
         self.key_vault = MemoryKeyVault()
         self.secret_vault = MemoryKeyVault()
+        self.installer = FakeInstaller(self)
         self.schedules = MemorySchedules()
         self.signals = MemorySignals()
         self.operator_key = FixedOperatorKey()
