@@ -50,8 +50,8 @@ forget: setup ## Delete what run and demo keep in .podferry: pods, snapshots, lo
 demo: setup ## Launch, stop, start elsewhere, compare, move back: the main job in one go
 	@$(BIN)/python -m local.demo $(ARGS)
 
-demo-all: setup ## The same through all providers: containers, virtual machines, and back
-	@$(BIN)/python -m local.demo --providers fluence,vastai,runpod,lambda,ec2,gce $(ARGS)
+demo-all: setup ## The same through all providers: containers, virtual machines, bare metal, and back
+	@$(BIN)/python -m local.demo --providers fluence,vastai,fluence:vm,runpod,lambda,fluence:baremetal,ec2,gce $(ARGS)
 
 test: setup ## Run every test
 	@$(BIN)/python -m local build

@@ -14,11 +14,13 @@ import httpx
 from local.api import Api, ApiError
 from local.assembly import BuildError
 from local.aws.errors import LocalAWSError
+from local.demo.place import Place
 from local.demo.pod_shell import CommandFailedError
 from local.demo.report import hop_lines, timeline_lines
 from local.demo.story import DemoFailedError, Story
 from local.processes import ProcessError
 from local.stack import PROVIDERS, StackError, make_data_directory, stack_for_use
+from podferry.domain.offer import Kind
 
 DEFAULT_DATA = Path(".podferry")
 DEFAULT_PROVIDERS = "fluence,vastai"
@@ -50,7 +52,7 @@ def main(arguments: list[str]) -> int:
         wheel = fetch_wheel(options.data)
         with stack_for_use(options.data, say) as info:
             api = Api(info.api_url, info.api_key)
-            story = Story(api, options.providers, info, wheel, say)
+            story = Story(api, options.places, info, wheel, say)
             with left_pod_named(story, options.data):
                 story.play()
             for line in (*timeline_lines(story), *hop_lines(story)):
@@ -71,34 +73,49 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="where the state is kept")
     parser.add_argument(
         "--providers",
+        dest="places",
         type=route,
         default=DEFAULT_PROVIDERS,
         metavar="NAME,NAME,...",
-        help=f"where the pod goes in turn, and back to the first; of {', '.join(PROVIDERS)}",
+        help=f"where the pod goes in turn, and back to the first; of {', '.join(PROVIDERS)}; "
+        f"`NAME:KIND` rents only what is one of {', '.join(Kind)}",
     )
     return parser.parse_args(arguments)
 
 
-def route(text: str) -> tuple[str, ...]:
-    """The providers in a list of names.
+def route(text: str) -> tuple[Place, ...]:
+    """The places in a list of names.
 
     Raises:
-        argparse.ArgumentTypeError: it is not a list of two or more different known names.
+        argparse.ArgumentTypeError: it is not a list of two or more known ones, or two that follow
+            each other are at one provider, also the last and the first.
     """
-    names = tuple(name.strip() for name in text.split(","))
-    if "" in names:
+    places = tuple(Place.of(name) for name in text.split(","))
+    if any(place.provider == "" for place in places):
         raise argparse.ArgumentTypeError(
             f"{text!r} has an empty name; write two or more of {', '.join(PROVIDERS)} with commas "
             f"between them, like {DEFAULT_PROVIDERS}"
         )
-    unknown = [name for name in names if name not in PROVIDERS]
-    if unknown:
+    for place in places:
+        _check_known(place)
+    neighbours = zip(places, (*places[1:], places[0]), strict=True)
+    if len(places) < 2 or any(here.provider == there.provider for here, there in neighbours):
+        # What a stop leaves behind is asked of the provider, where nothing else may run then.
         raise argparse.ArgumentTypeError(
-            f"there is no provider {unknown[0]!r}; known are {', '.join(PROVIDERS)}"
+            f"name two or more providers, and none twice in a row or at both ends, not {text!r}"
         )
-    if len(names) < 2 or len(set(names)) < len(names):
-        raise argparse.ArgumentTypeError(f"name two or more different providers, not {text!r}")
-    return names
+    return places
+
+
+def _check_known(place: Place) -> None:
+    if place.provider not in PROVIDERS:
+        raise argparse.ArgumentTypeError(
+            f"there is no provider {place.provider!r}; known are {', '.join(PROVIDERS)}"
+        )
+    if place.kind not in {None, *Kind}:
+        raise argparse.ArgumentTypeError(
+            f"there is no kind {place.kind!r}; known are {', '.join(Kind)}"
+        )
 
 
 def with_data(command: str, data: Path) -> str:

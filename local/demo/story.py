@@ -11,6 +11,7 @@ import httpx
 from local.api import Api, ApiError
 from local.demo import pod_shell
 from local.demo.compare import Inventory, differences, read_inventory, total_bytes
+from local.demo.place import Place
 from local.stack import StackInfo
 
 Say = Callable[[str], None]
@@ -33,7 +34,7 @@ class Hop:
     """Launch, start or move."""
     provider: str
     kind: str
-    """Of the machine: container or vm."""
+    """Of the machine: container, vm or baremetal."""
     seconds: float
     """From the request until the pod runs."""
     differences: int | None
@@ -42,10 +43,10 @@ class Hop:
 
 @dataclass
 class Story:
-    """One pod's life, at all `providers` in turn and in the end at the first again."""
+    """One pod's life, at all `places` in turn and in the end at the first again."""
 
     api: Api
-    providers: tuple[str, ...]
+    places: tuple[Place, ...]
     info: StackInfo
     wheel: Path
     say: Say
@@ -59,7 +60,7 @@ class Story:
 
     def play(self) -> None:
         """All of it."""
-        first, second, *others = self.providers
+        first, second, *others = self.places
         self.launch(first)
         self.work()
         self.stop(first)
@@ -70,23 +71,23 @@ class Story:
             here = there
         self.tidy_up(here)
 
-    def launch(self, provider: str) -> None:
+    def launch(self, place: Place) -> None:
         """A new pod."""
-        for each in self.providers:
+        for each in {place.provider for place in self.places}:
             self.earlier[each] = {known["id"] for known in self._instances(each, "state")}
-        self.say(f"launching a pod at {provider}")
+        self.say(f"launching a pod at {place}")
         started = time.monotonic()
         pod = self.api.post(
             "/v1/pods",
             {
                 "name": "demo",
                 "spec": {"image": IMAGE, "startup_script": STARTUP, "stop_grace_seconds": 2},
-                "requirements": _only_at(provider),
+                "requirements": place.requirements,
             },
         )
         self.pod_id = pod["id"]
         self._follow("launch", pod["operation"]["id"])
-        self._note_hop("launch", provider, time.monotonic() - started, None)
+        self._note_hop("launch", place.provider, time.monotonic() - started, None)
 
     def work(self) -> None:
         """What a user does in it."""
@@ -108,28 +109,28 @@ class Story:
         size = total_bytes(self.inventory) / 1e6
         self.say(f"  {len(self.inventory):,} paths, {size:,.0f} MB")
 
-    def stop(self, provider: str) -> None:
+    def stop(self, place: Place) -> None:
         """Stop, show the receipt, and prove that the provider has nothing left."""
         self.say("stopping: both captures, verification, then the machine goes")
         asked = self.api.post(f"/v1/pods/{self.pod_id}/stop")
         operation = self._follow("stop", asked["id"])
         self._show_receipt(operation["result"])
-        self._check_released(provider, operation["result"])
+        self._check_released(place.provider, operation["result"])
 
-    def start(self, provider: str) -> None:
-        """Start at another provider and compare everything."""
-        self.say(f"starting at {provider}")
+    def start(self, place: Place) -> None:
+        """Start at another place and compare everything."""
+        self.say(f"starting at {place}")
         started = time.monotonic()
-        wanted = {"requirements": _only_at(provider)}
+        wanted = {"requirements": place.requirements}
         asked = self.api.post(f"/v1/pods/{self.pod_id}/start", wanted)
         self._follow("start", asked["id"])
-        self._check_equal("start", provider, time.monotonic() - started)
+        self._check_equal("start", place.provider, time.monotonic() - started)
 
-    def move(self, here: str, there: str) -> None:
-        """Move from one provider to another and compare everything again."""
+    def move(self, here: Place, there: Place) -> None:
+        """Move from one place to another and compare everything again."""
         self.say(f"moving from {here} to {there}")
         started = time.monotonic()
-        wanted = {"requirements": _only_at(there)}
+        wanted = {"requirements": there.requirements}
         asked = self.api.post(f"/v1/pods/{self.pod_id}/move", wanted)
         operation = self._follow("move", asked["id"], show_timeline=False)
         seconds = time.monotonic() - started
@@ -137,15 +138,15 @@ class Story:
             view = self.api.get(f"/v1/operations/{half}")
             self.timeline.append((f"{there}: {view['kind']}", view))
             if view["kind"] == "stop":
-                self._check_released(here, view["result"])
-        self._check_equal("move", there, seconds)
+                self._check_released(here.provider, view["result"])
+        self._check_equal("move", there.provider, seconds)
 
-    def tidy_up(self, provider: str) -> None:
+    def tidy_up(self, place: Place) -> None:
         """Stop and delete the pod, so that nothing runs and nothing costs."""
         self.say("stopping and deleting the pod")
         asked = self.api.post(f"/v1/pods/{self.pod_id}/stop")
         operation = self._follow("last stop", asked["id"])
-        self._check_released(provider, operation["result"])
+        self._check_released(place.provider, operation["result"])
         self.api.call("DELETE", f"/v1/pods/{self.pod_id}")
 
     def _follow(self, label: str, operation_id: str, *, show_timeline: bool = True) -> Any:
@@ -244,10 +245,6 @@ class Story:
         printed = pod_shell.run_file(self.api, self.pod_id, "inventory.py", 180)
         self.say(f"  inventory taken in {time.monotonic() - started:.1f} s")
         return read_inventory(printed)
-
-
-def _only_at(provider: str) -> dict[str, Any]:
-    return {"providers": [provider], "gpu_count": 1}
 
 
 def in_words(phase: str) -> str:

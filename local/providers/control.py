@@ -99,7 +99,7 @@ class Control:
             "id": instance.id,
             "name": instance.name,
             "offer": instance.offer,
-            "kind": "container" if instance.user_data is None else "vm",
+            "kind": instance.kind,
             "phase": instance.phase.value,
             "history": instance.history,
             "created_at": instance.created_at,

@@ -34,6 +34,7 @@ def machine_from(launch: LaunchMachine, option: MachineOption) -> Instance:
         gpu=option.gpu,
         micros_per_hour=option.micros_per_hour,
         user_data="",
+        is_real=option.collection == "baremetal",
         door=Door(user=USER, public_key=launch.ssh_key),
         details={
             "collection": option.collection,

@@ -62,8 +62,17 @@ class Instance:
     user_data: str | None = None
     """Makes it a virtual machine, which runs this first; `argv` then says nothing."""
     runs_user_data_at_each_boot: bool = False
+    is_real: bool = False
+    """Nothing virtual: bare metal. To us it is a box like any other."""
     door: Door | None = None
     """Of a machine that comes up bare, and is logged in to."""
+
+    @property
+    def kind(self) -> str:
+        """As an offer calls it."""
+        if self.user_data is None:
+            return "container"
+        return "baremetal" if self.is_real else "vm"
 
     @property
     def created_at(self) -> float:

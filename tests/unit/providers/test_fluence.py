@@ -33,13 +33,16 @@ BODIES = bodies("fluence")
 ID = "c0ffee00-0000-4000-8000-000000000001"
 PLAN = "5b1f6b0e-1111-4c0e-9a55-0a0a0a0a0a01"
 OFFER = an_offer("fluence", {"plan_id": PLAN, "country": "US"})
+CONTAINERS = Requirements(kinds=(Kind.CONTAINER,))
+NONE = (answer(200, []), answer(200, {"data": []}))
+"""The lists of virtual machines and of bare metal."""
 a_cloud = partial(scripted, FluenceCloud)
 
 
 def test_a_plan_becomes_one_offer_for_each_country() -> None:
     cloud, script = a_cloud(answer(200, BODIES["plans"]))
 
-    offers = cloud.list_offers(Requirements())
+    offers = cloud.list_offers(CONTAINERS)
 
     assert [offer.country for offer in offers] == ["US", "NO"]
     assert offers[0] == Offer(
@@ -68,7 +71,7 @@ def test_a_plan_without_places_is_one_offer_without_a_country() -> None:
     entry = changed(BODIES["plans"][0], attributes={"location": []})
     cloud, _ = a_cloud(answer(200, [entry]))
 
-    offers = cloud.list_offers(Requirements())
+    offers = cloud.list_offers(CONTAINERS)
 
     assert [offer.reference for offer in offers] == [{"plan_id": PLAN}]
     assert offers[0].country is None
@@ -81,7 +84,7 @@ def test_a_plan_that_cannot_be_read_is_left_out_and_logged(
     foreign["plan"]["pricing"]["currency"] = "EUR"
     cloud, _ = a_cloud(answer(200, [{"plan": {"id": "x"}}, foreign, *BODIES["plans"]]))
 
-    assert len(cloud.list_offers(Requirements())) == 2
+    assert len(cloud.list_offers(CONTAINERS)) == 2
     assert [record.message for record in caplog.records] == ["offer left out"] * 2
 
 
@@ -159,7 +162,7 @@ def test_a_container_that_is_not_found_is_gone() -> None:
 def test_odd_figures_do_not_hide_a_machine() -> None:
     billing = {"hourly_usage": "n/a", "total_spendings": None, "next_billing_period": None}
     body = changed(BODIES["container_ACTIVE"], billing=billing, network={"domain": None})
-    cloud, _ = a_cloud(answer(200, [body]))
+    cloud, _ = a_cloud(answer(200, [body]), *NONE)
 
     assert [view.state for view in cloud.find(STAMP)] == [ViewState.STARTING]
 
@@ -167,7 +170,7 @@ def test_odd_figures_do_not_hide_a_machine() -> None:
 def test_find_returns_every_container_with_the_name_and_no_other() -> None:
     other = changed(BODIES["container_ACTIVE"], name=f"{STAMP[:-1]}z", id="other")
     ended = changed(BODIES["container_ENDED"], id="ended")
-    cloud, _ = a_cloud(answer(200, [other, BODIES["container_ACTIVE"], ended]))
+    cloud, _ = a_cloud(answer(200, [other, BODIES["container_ACTIVE"], ended]), *NONE)
 
     assert [view.provider_id for view in cloud.find(STAMP)] == [ID, "ended"]
 
