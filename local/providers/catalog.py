@@ -171,7 +171,7 @@ FLUENCE_MACHINES: Sequence[MachineOption] = (
         seller="sesterce",
         os_options=("Ubuntu Server 24.04", "Ubuntu Server 22.04"),
         micros_per_hour=1_900_000,
-        stock=2,
+        stock=4,
     ),
     MachineOption(
         name="baremetal-h100-80gi-sxm-8gpu",

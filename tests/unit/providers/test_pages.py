@@ -8,7 +8,7 @@ import pytest
 
 from podferry.adapters.providers import overview
 from podferry.adapters.providers.registry import PROVIDERS, adapter_class
-from podferry.ports.gpu_cloud import CloudTraits, GpuCloud
+from podferry.ports.gpu_cloud import BootTraits, CloudTraits, GpuCloud
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -71,6 +71,7 @@ def test_the_calls_are_those_of_the_port() -> None:
 
 def test_the_traits_are_those_of_the_port() -> None:
     assert table("trait") == [field.name for field in fields(CloudTraits)]
+    assert table("of a boot") == [field.name for field in fields(BootTraits)]
 
 
 @pytest.mark.parametrize(
