@@ -64,7 +64,7 @@ def test_what_was_left_behind_is_looked_at_with_the_same_data(data: Path, advice
 
 def test_an_interrupted_story_names_its_pod_and_how_to_go_on(tmp_path: Path) -> None:
     said: list[str] = []
-    story = Story(None, ("lambda", "gce"), None, Path(), said.append)
+    story = Story(None, (Place("lambda"), Place("gce")), None, Path(), said.append)
     story.pod_id = "pod_1"
 
     with pytest.raises(KeyboardInterrupt), left_pod_named(story, tmp_path):
