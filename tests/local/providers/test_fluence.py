@@ -45,10 +45,83 @@ def test_plans_have_the_documented_shape(fluence):
     assert 0.4 in [each["plan"]["pricing"]["hour"] for each in plans]
 
 
-def test_there_are_no_machines_beside_containers(fluence):
-    assert fluence.call("GET", "/gpu/plans/vms").json == {"data": []}
-    assert fluence.call("GET", "/gpu/plans/baremetal").json == {"data": []}
-    assert fluence.call("GET", "/gpu/instances/vms").json == []
+KEYS_OF_A_MACHINE = {
+    "id",
+    "name",
+    "status",
+    "availability",
+    "os_image",
+    "ssh_connection",
+    "ssh_key",
+    "resources",
+    "location",
+    "billing",
+    "network",
+    "created_at",
+    "updated_at",
+}
+
+
+def an_option(fluence, collection):
+    """The first option of a list, and the body that rents it."""
+    groups = fluence.call("GET", f"/gpu/plans/{collection}").json["data"]
+    option = groups[0]["availability_by_number"][0]["options"][0]
+    body = {
+        "plan_id": option["id"],
+        "name": "pf-bare",
+        "ssh_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl",
+        "os_image": option["os_options"][0],
+    }
+    return option, body
+
+
+@pytest.mark.parametrize("collection", ["vms", "baremetal"])
+def test_a_machine_is_in_its_own_list_only_and_is_opened_by_ssh(fluence, collection):
+    option, body = an_option(fluence, collection)
+    assert set(option) >= {"id", "location", "provider", "pricing", "os_options", "vcpu"}
+
+    made = fluence.call("POST", f"/gpu/instances/{collection}", body).json["instance_id"]
+    path = f"/gpu/instances/{collection}/{made}"
+    shown = wait_for(lambda: (it := fluence.call("GET", path).json)["ssh_connection"] and it)
+
+    assert set(shown) == KEYS_OF_A_MACHINE
+    assert (shown["status"], shown["name"]) == ("ACTIVE", "pf-bare")
+    assert re.fullmatch(r"ssh -p \d+ ubuntu@127\.0\.0\.1", shown["ssh_connection"])
+    assert shown["billing"]["total_spendings"] == option["pricing"]["hour"]
+    assert [each["id"] for each in fluence.call("GET", path.rpartition("/")[0]).json] == [made]
+    assert fluence.list_ids() == []
+    assert fluence.call("GET", f"/gpu/instances/{made}").status == 404
+
+
+def test_a_machine_cannot_be_ended_before_it_is_active_nor_twice(serve):
+    fluence = serve("fluence", boot_seconds=0.8)
+    _, body = an_option(fluence, "vms")
+    made = fluence.call("POST", "/gpu/instances/vms", body).json["instance_id"]
+    path = f"/gpu/instances/vms/{made}"
+    assert fluence.call("DELETE", path).json == {"detail": "Instance is not active"}
+
+    wait_for(lambda: fluence.call("DELETE", path).status == 204)
+
+    assert fluence.call("DELETE", path).status == 400
+    assert fluence.call("GET", path).json["status"] == "ENDED"
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "says"),
+    [
+        ({"os_image": "Plan 9"}, 400, "OS image Plan 9 is not supported"),
+        ({"plan_id": "gone"}, 400, "no longer available"),
+        ({"name": "Capital"}, 422, "should match pattern"),
+        ({"ssh_key": ""}, 422, "at least 1 character"),
+    ],
+)
+def test_a_machine_that_cannot_be_made_is_refused_with_its_reason(fluence, changes, status, says):
+    _, body = an_option(fluence, "vms")
+
+    answer = fluence.call("POST", "/gpu/instances/vms", {**body, **changes})
+
+    assert answer.status == status
+    assert says in answer.body.decode()
 
 
 def test_a_path_without_its_slash_is_redirected_and_others_are_not_found(fluence):
