@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 
+from agent.bundle.native import build_native
+
 AGENT = Path(__file__).parents[1] / "agent"
 
 
@@ -124,7 +126,8 @@ def restic_over_options() -> str:
 
 
 def compile_ours() -> None:
-    """The agent's bundle has compiled modules; a fresh checkout has not."""
+    """The agent's bundle has compiled modules and the helper; a fresh checkout has not."""
+    build_native()
     compileall.compile_dir(AGENT / "podferry_agent", quiet=1)
 
 

@@ -14,6 +14,7 @@ from .archive import pack
 from .errors import BundleError
 from .interpreter import Interpreter, describe
 from .libraries import find_libraries, is_elf, loader_name
+from .native import build_native
 from .script import render
 
 AGENT_ROOT = Path(__file__).parents[1]
@@ -88,7 +89,8 @@ def make_plan(python: Path) -> Plan:
 
 def _agent_files(library: str) -> dict[str, Path]:
     sources = sorted((AGENT_ROOT / "podferry_agent").rglob("*.py"))
-    return {f"{library}/{s.relative_to(AGENT_ROOT).as_posix()}": s for s in sources}
+    files = [*sources, build_native()]
+    return {f"{library}/{s.relative_to(AGENT_ROOT).as_posix()}": s for s in files}
 
 
 def _stage(plan: Plan, tree: Path) -> None:

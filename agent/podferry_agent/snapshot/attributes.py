@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from podferry_agent.snapshot.fetching import Fetcher, Piece
+from podferry_agent.snapshot.fetching import Fetcher, Piece, RightPiece
 from podferry_agent.snapshot.model import Entry
 from podferry_agent.snapshot.staging import Source
 
@@ -13,9 +13,10 @@ class _Values:
     def __init__(self) -> None:
         self.by_chunk: dict[int, bytes] = {}
 
-    def write(self, piece: Piece, data: memoryview) -> int:
-        self.by_chunk[piece.chunk] = bytes(data)
-        return len(piece.whole)
+    def write(self, raw: memoryview, right: list[RightPiece]) -> int:
+        for piece, start, length in right:
+            self.by_chunk[piece.chunk] = bytes(raw[start : start + length])
+        return sum(len(piece.whole) for piece, _, _ in right)
 
     def wrote(self, size: int, files: int) -> None:
         """Not part of the progress: all values together are small beside the contents."""

@@ -25,11 +25,12 @@ from podferry_agent.snapshot.openfiles import mapped_for_writing
 from podferry_agent.snapshot.pace import Pace
 from podferry_agent.snapshot.packs import PackWriter, load_footer
 from podferry_agent.snapshot.pausing import Pauser, resume_left_paused
+from podferry_agent.snapshot.plain import BATCH
 from podferry_agent.snapshot.previous import Parent
 from podferry_agent.snapshot.progress import Meter
 from podferry_agent.snapshot.proof import prover
 from podferry_agent.snapshot.publish import Cut, Findings, Publisher
-from podferry_agent.snapshot.reading import BATCH, BATCH_FILES, SMALL, Chunking, FileReader
+from podferry_agent.snapshot.reading import BATCH_FILES, SMALL, Chunking, FileReader
 from podferry_agent.snapshot.restcopies import RestCopier
 from podferry_agent.snapshot.rules import rules_for
 from podferry_agent.snapshot.statestore import StateStore

@@ -12,6 +12,7 @@ from blake3 import blake3
 from podferry_agent.snapshot.chunks import ChunkTable, chunk_id
 from podferry_agent.snapshot.cutting import has_hole
 from podferry_agent.snapshot.model import HAS_HOLES, Entry
+from podferry_agent.snapshot.scanning import FileStatus
 
 _BUFFER = 8 << 20
 
@@ -24,6 +25,11 @@ class _Buffer(threading.local):
 
 
 _buffer = _Buffer()
+
+
+def small_buffer() -> memoryview:
+    """Room of this thread for files that are read together."""
+    return _buffer.view
 
 
 def metadata_changes(want: Entry, live: Entry) -> list[str]:
@@ -40,7 +46,7 @@ def metadata_changes(want: Entry, live: Entry) -> list[str]:
     return [kind for kind, wanted, found in pairs if wanted != found]
 
 
-def same_status(want: Entry, found: os.stat_result) -> bool:
+def same_status(want: Entry, found: FileStatus) -> bool:
     """Whether type, rights, owner and time are those of an entry: all that `lstat` tells."""
     return (
         want.mtime_ns == found.st_mtime_ns

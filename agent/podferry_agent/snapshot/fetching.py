@@ -59,11 +59,14 @@ class Failure:
     error: DamageError
 
 
+RightPiece = tuple[Piece, int, int]  # one that was checked, and its start and length in a block
+
+
 class Sink(Protocol):
     """Takes chunks; called by several threads at once."""
 
-    def write(self, piece: Piece, data: memoryview) -> int:
-        """Put a chunk in all its places; how many files that completed."""
+    def write(self, raw: memoryview, right: list[RightPiece]) -> int:
+        """Put chunks of one block in all their places; how many files that completed."""
 
     def wrote(self, size: int, files: int) -> None:
         """Told for each block what was written of it."""
@@ -190,10 +193,10 @@ class Fetcher:
 
     def _unpack(self, wanted: WantedBlock, raw: bytes | bytearray | memoryview) -> None:
         """Write every chunk of a block that is right; raise if one is not."""
-        view, key, write = memoryview(raw), self._key, self._sink.write
+        view, key = memoryview(raw), self._key
         offsets, lengths, ids = self._table.offsets, self._table.lengths, self._table.ids
-        size = files = 0
-        is_damaged = False
+        right: list[RightPiece] = []
+        size, is_damaged = 0, False
         for piece in wanted.pieces:
             if piece.done:  # before a second try
                 continue
@@ -203,8 +206,10 @@ class Fetcher:
             if blake3(data, key=key).digest() != ids[chunk]:
                 is_damaged = True
                 continue
-            files += write(piece, data)
+            right.append((piece, start, len(data)))
             size += len(data) * (len(piece.whole) + len(piece.parts))
+        files = self._sink.write(view, right)
+        for piece, _, _ in right:
             piece.done = True
         self._sink.wrote(size, files)
         if is_damaged:

@@ -5,6 +5,7 @@ import stat
 
 from podferry_agent.snapshot import posix
 from podferry_agent.snapshot.model import Entry
+from podferry_agent.snapshot.scanning import FileStatus
 from podferry_agent.snapshot.tree import LONGEST, Tree, split_path
 from podferry_agent.snapshot.xattrs import is_device, read_xattrs, settle
 
@@ -23,7 +24,7 @@ def lstat(tree: Tree, path: bytes) -> os.stat_result:
         return os.stat(name, dir_fd=fd, follow_symlinks=False)
 
 
-def entry_of(path: bytes, status: os.stat_result) -> Entry:
+def entry_of(path: bytes, status: FileStatus) -> Entry:
     """As far as `lstat` tells."""
     mode = status.st_mode
     return Entry(
@@ -42,7 +43,7 @@ def shared(number: int, numbers: dict[int, int] = {}) -> int:  # noqa: B006 (sha
     return numbers.setdefault(number, number)
 
 
-def open_entry(path: bytes, fd: int, status: os.stat_result) -> Entry:
+def open_entry(path: bytes, fd: int, status: FileStatus) -> Entry:
     """An open file or directory. A file that stands for a device becomes one."""
     entry = entry_of(path, status)
     entry.flags = posix.get_flags(fd)
@@ -50,9 +51,7 @@ def open_entry(path: bytes, fd: int, status: os.stat_result) -> Entry:
     return entry
 
 
-def special_entry(
-    tree: Tree, place: tuple[int, bytes], path: bytes, status: os.stat_result
-) -> Entry:
+def special_entry(tree: Tree, place: tuple[int, bytes], path: bytes, status: FileStatus) -> Entry:
     """A symlink, FIFO, socket or device, by (directory fd, name): never opened."""
     fd, name = place
     entry = entry_of(path, status)
@@ -62,7 +61,7 @@ def special_entry(
     return entry
 
 
-def found_entry(tree: Tree, path: bytes, status: os.stat_result) -> Entry:
+def found_entry(tree: Tree, path: bytes, status: FileStatus) -> Entry:
     """Whatever has that path."""
     if stat.S_ISDIR(status.st_mode):
         with tree.directory(path) as fd:

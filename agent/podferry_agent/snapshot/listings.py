@@ -4,7 +4,6 @@ A listing is what `scandir` and `lstat` showed, as two byte strings. When a late
 bytes, nothing in the directory has changed, and no object is made for any name in it.
 """
 
-import os
 import struct
 from array import array
 from collections.abc import Iterable, Iterator
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from podferry_agent.snapshot.scanning import FileStatus
     from podferry_agent.snapshot.walk import Node
 
 _ROW = struct.Struct("<QQqqqI")  # inode, device, ctime, mtime, size, mode
@@ -21,7 +21,7 @@ _CTIME = struct.Struct("<16xq")  # where a row has it
 UNPROVEN = bytes(ROW_SIZE)  # a row that no file has: the name is looked at again next time
 
 
-def row_of(status: os.stat_result) -> bytes:
+def row_of(status: "FileStatus") -> bytes:
     """The facts that tell whether a name changed; a change of anything else changes the ctime."""
     return _ROW.pack(
         status.st_ino,

@@ -10,8 +10,9 @@ from podferry_agent.snapshot.found import entry_of, special_entry
 from podferry_agent.snapshot.model import BARE, TEMPORARY_PREFIX, Entry, TreeSpec
 from podferry_agent.snapshot.mounts import can_read_mountinfo, is_unlisted_mount
 from podferry_agent.snapshot.rules import Rules, Verdict
+from podferry_agent.snapshot.scanning import FileStatus, Scan, scan
 from podferry_agent.snapshot.trail import Trail
-from podferry_agent.snapshot.tree import VANISHED_ERRNOS, Tree, scan
+from podferry_agent.snapshot.tree import VANISHED_ERRNOS, Tree
 from podferry_agent.snapshot.xattrs import read_xattrs, settle
 
 
@@ -26,7 +27,7 @@ class LiveTree:
         self, tree: Tree, rules: Rules, spec: TreeSpec, want: Mapping[bytes, Entry]
     ) -> None:
         """`want`: entries that were judged, none of them the machine's."""
-        self.nodes: dict[bytes, os.stat_result] = {b"": os.fstat(tree.fd)}
+        self.nodes: dict[bytes, FileStatus] = {b"": os.fstat(tree.fd)}
         self.bare: set[bytes] = set()  # of the nodes, directories whose content is not ours
         # Directories that have flags or attributes, and what is neither file nor directory.
         self.described: dict[bytes, Entry] = {}
@@ -57,13 +58,13 @@ class LiveTree:
                 path = stack.pop()
                 try:
                     fd = trail.enter(path)
-                    names, statuses = scan(fd, _pass_over)
+                    found = scan(fd, _pass_over)
                 except OSError as error:
                     if error.errno not in (*VANISHED_ERRNOS, errno.EACCES, errno.EPERM):
                         raise
                     continue  # gone, or of another user: nothing in it can be kept
                 self._describe_directory(path, fd)
-                stack += self._take_all(path, fd, names, statuses)
+                stack += self._take_all(path, fd, found)
 
     def _describe_directory(self, path: bytes, fd: int) -> None:
         if path in self.bare:
@@ -74,15 +75,12 @@ class LiveTree:
             entry.flags = flags
             settle(entry, xattrs)
 
-    def _take_all(
-        self, path: bytes, fd: int, names: bytes, statuses: list[os.stat_result]
-    ) -> list[bytes]:
+    def _take_all(self, path: bytes, fd: int, found: Scan) -> list[bytes]:
         """Note what is in a directory; the directories in it that are looked into as well."""
         prefix = path + b"/" if path else b""
         opened = []
         nodes, files, device = self.nodes, self._wanted_files, self.nodes[path].st_dev
-        each = names.split(b"\0") if names else []
-        for name, status in zip(each, statuses, strict=True):
+        for name, status in found.named():
             child = prefix + name
             if child in files and stat.S_ISREG(status.st_mode):
                 nodes[child] = status  # most names take the short way
@@ -92,7 +90,7 @@ class LiveTree:
                 opened.append(child)
         return opened
 
-    def _take(self, path: bytes, place: tuple[int, bytes, int], status: os.stat_result) -> bool:
+    def _take(self, path: bytes, place: tuple[int, bytes, int], status: FileStatus) -> bool:
         """Note one name, if it is the pod's; whether it is a directory to be looked into."""
         fd, name, _ = place
         verdict, opened = self._verdict(path, name, status)
@@ -108,7 +106,7 @@ class LiveTree:
             self._note_file(path, fd, name, status)
         return opened
 
-    def _verdict(self, path: bytes, name: bytes, status: os.stat_result) -> tuple[Verdict, bool]:
+    def _verdict(self, path: bytes, name: bytes, status: FileStatus) -> tuple[Verdict, bool]:
         """The verdict for a name, and whether it is a directory to be looked into."""
         directory = stat.S_ISDIR(status.st_mode)
         entry = self._want.get(path)
@@ -123,7 +121,7 @@ class LiveTree:
         opened = self._rules.opens(self._prefix + path)
         return (Verdict.BARE if opened else verdict), opened
 
-    def _note_file(self, path: bytes, fd: int, name: bytes, status: os.stat_result) -> None:
+    def _note_file(self, path: bytes, fd: int, name: bytes, status: FileStatus) -> None:
         if status.st_nlink > 1:
             self._note_inode(path, status)
         if path not in self._want or stat.S_ISREG(status.st_mode):
@@ -134,10 +132,10 @@ class LiveTree:
             if error.errno not in VANISHED_ERRNOS:
                 raise
 
-    def _note_inode(self, path: bytes, status: os.stat_result) -> None:
+    def _note_inode(self, path: bytes, status: FileStatus) -> None:
         self.inodes.setdefault((status.st_dev, status.st_ino), []).append(path)
 
-    def _is_skipped_socket(self, status: os.stat_result) -> bool:
+    def _is_skipped_socket(self, status: FileStatus) -> bool:
         return stat.S_ISSOCK(status.st_mode) and not self._with_sockets
 
 

@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 from podferry_agent.snapshot import posix
+from podferry_agent.snapshot.scanning import FileStatus
 
 _OCTAL = re.compile(rb"\\([0-7]{3})")
 
@@ -48,7 +49,7 @@ def can_read_mountinfo(mountinfo: Path = Path("/proc/self/mountinfo")) -> bool:
         return False
 
 
-def is_unlisted_mount(place: tuple[int, bytes, int], status: os.stat_result, *, ask: bool) -> bool:
+def is_unlisted_mount(place: tuple[int, bytes, int], status: FileStatus, *, ask: bool) -> bool:
     """A mount that /proc did not tell about: another device, or (with `ask`) statx says so.
 
     `place` is the fd of the directory, the name in it, and the device of the directory. Only

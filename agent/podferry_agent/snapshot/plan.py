@@ -6,28 +6,35 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import islice
 
 from podferry_agent.snapshot import posix
 from podferry_agent.snapshot.branches import Branches
-from podferry_agent.snapshot.chunks import ChunkTable
+from podferry_agent.snapshot.chunks import ChunkTable, chunk_id
 from podferry_agent.snapshot.compare import (
     has_content,
+    is_one_chunk,
     metadata_changes,
     same_status,
     same_type,
+    small_buffer,
 )
 from podferry_agent.snapshot.cutting import SINGLE_CHUNK
 from podferry_agent.snapshot.found import open_entry
+from podferry_agent.snapshot.listings import row_of
 from podferry_agent.snapshot.live import LiveTree
 from podferry_agent.snapshot.model import BARE, UNREADABLE, Entry, RestoreSpec, is_below
+from podferry_agent.snapshot.native import helper
+from podferry_agent.snapshot.plain import Ahead
 from podferry_agent.snapshot.progress import Meter
 from podferry_agent.snapshot.rules import Rules, Verdict
+from podferry_agent.snapshot.scanning import FileStatus
 from podferry_agent.snapshot.tree import Tree
 from podferry_agent.snapshot.warning import Warnings
 from podferry_agent.snapshot.xattrs import read_xattrs
 
 _COMPARE_BATCH = 64
-Row = tuple[Entry, os.stat_result]
+Row = tuple[Entry, FileStatus]
 
 
 class Action(Enum):
@@ -191,11 +198,51 @@ class Planner:
                 parent = group[0][0].parent
                 start = len(parent) + 1 if parent else 0
                 with self._tree.directory(parent) as fd:
-                    actions += [self._compare_file(fd, e.path[start:], (e, s)) for e, s in group]
+                    self._compare_group(fd, start, group, actions)
             except OSError:
                 actions += [Action.MAKE] * (len(rows) - len(actions))
         self._meter.add(sum(entry.size for entry, _ in rows), len(rows))
         return rows, actions
+
+    def _compare_group(
+        self, directory: int, start: int, group: list[Row], actions: list[Action]
+    ) -> None:
+        """Files of one directory: most are plain, each other one by itself, all in their order."""
+        done, ahead = 0, Ahead()
+        while done < len(group):
+            count = ahead.take(entry.size for entry, _ in islice(group, done, None))
+            rows = group[done : done + count]
+            found = self._compare_plain(directory, start, rows)
+            actions += found
+            is_odd = len(found) < len(rows)
+            if is_odd:
+                entry, status = rows[len(found)]
+                actions.append(self._compare_file(directory, entry.path[start:], (entry, status)))
+            done += len(found) + is_odd
+            ahead.note(is_odd=is_odd)
+
+    def _compare_plain(self, directory: int, start: int, rows: list[Row]) -> list[Action]:
+        """By the compiled helper, up to the first file that needs more than one look."""
+        native, found = helper(), list[Action]()
+        if native is None or any(entry.size > SINGLE_CHUNK for entry, _ in rows):
+            return found
+        files = [(entry.path[start:], row_of(status)) for entry, status in rows]
+        buffer, at = small_buffer(), 0
+        read = native.read_plain(directory, files, buffer, exact_holes=True)
+        for (entry, status), facts in zip(rows, read, strict=False):
+            is_simple = is_one_chunk(entry, self._table) or not (entry.size or entry.refs)
+            if facts[-1] or entry.flags or entry.xattrs or not is_simple:
+                break
+            content = buffer[at : at + entry.size]
+            if entry.size and not self._is_chunk(content, entry.refs[1]):
+                found.append(Action.MAKE)
+            else:
+                found.append(Action.KEEP if same_status(entry, status) else Action.FIX)
+            at += entry.size
+        return found
+
+    def _is_chunk(self, content: memoryview, chunk: int) -> bool:
+        return chunk_id(content, self._spec.chunk_key) == self._table.ids[chunk]
 
     def _compare_file(self, directory: int, name: bytes, row: Row) -> Action:
         entry, status = row
@@ -243,7 +290,7 @@ def _batches(work: list[Row]) -> list[list[list[Row]]]:
     return batches
 
 
-def _compare_metadata(entry: Entry, status: os.stat_result, fd: int) -> Action:
+def _compare_metadata(entry: Entry, status: FileStatus, fd: int) -> Action:
     """For an open file of the right content. Attributes and flags are not in its status."""
     is_plain = not (entry.xattrs or entry.flags or read_xattrs(fd) or posix.get_flags(fd))
     if is_plain:
@@ -254,7 +301,7 @@ def _compare_metadata(entry: Entry, status: os.stat_result, fd: int) -> Action:
     return Action.FIX if metadata_changes(entry, found) else Action.KEEP
 
 
-def _guess_directory(entry: Entry, status: os.stat_result, live: LiveTree) -> Action:
+def _guess_directory(entry: Entry, status: FileStatus, live: LiveTree) -> Action:
     if entry.bits & BARE:
         return Action.LEAVE
     found = live.described.get(entry.path)
@@ -264,7 +311,7 @@ def _guess_directory(entry: Entry, status: os.stat_result, live: LiveTree) -> Ac
     return Action.KEEP if is_right else Action.FIX
 
 
-def _guess_special(entry: Entry, status: os.stat_result, live: LiveTree) -> Action:
+def _guess_special(entry: Entry, status: FileStatus, live: LiveTree) -> Action:
     found = live.described.get(entry.path)
     changes = set(metadata_changes(entry, found)) if found else {"target"}
     if changes & {"target", "node"}:

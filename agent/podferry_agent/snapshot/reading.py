@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, wait
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 from podferry_agent.snapshot.chunks import ChunkTable, chunk_id
 from podferry_agent.snapshot.cutting import (
@@ -27,6 +28,7 @@ from podferry_agent.snapshot.listings import row_of
 from podferry_agent.snapshot.model import HAS_HOLES, TORN, UNREADABLE, VANISHED, Entry
 from podferry_agent.snapshot.pace import Pace
 from podferry_agent.snapshot.packs import PackWriter
+from podferry_agent.snapshot.plain import BATCH, Ahead, Joined, PlainReader
 from podferry_agent.snapshot.progress import Meter
 from podferry_agent.snapshot.readcalls import is_same_state, read_at, read_small, status_of
 from podferry_agent.snapshot.tree import VANISHED_ERRNOS, Tree, split_path
@@ -35,7 +37,6 @@ from podferry_agent.snapshot.walk import Node
 from podferry_agent.snapshot.watch import LiveWatch, is_settled
 
 SMALL = 1 * MIB  # files up to this size are joined to blocks
-BATCH = 1 * MIB
 BATCH_FILES = 1000
 LARGE_XATTR = 4 << 10
 _ATTEMPTS = 3
@@ -52,15 +53,6 @@ class _Buffers(threading.local):
         if self._window is None:
             self._window = memoryview(bytearray(_WINDOW))
         return self._window
-
-
-@dataclass
-class Joined:
-    """Small files that become one block together."""
-
-    data: memoryview
-    used: int
-    members: list[tuple[int, int]]  # chunk number, offset in the block
 
 
 @dataclass(frozen=True)
@@ -100,6 +92,7 @@ class FileReader:
         self._pace = pace
         self._watch = watch
         self._cutter = Cutter()
+        self._plain = PlainReader(self._table, self._key, watch)
         self._buffers = _Buffers()
         self.turns = Turns(max(1, (os.cpu_count() or 1) // 2))  # to open small files, and to walk
         self.new_bytes = 0
@@ -122,11 +115,25 @@ class FileReader:
         for directory, nodes in _by_directory(batch):
             try:
                 with self._tree.directory(directory) as fd:
-                    read = partial(self._small, fd, joined)
-                    postponed += [node for node in nodes if not self.guarded(node, read)]
+                    postponed += self._read_in(fd, nodes, joined)
             except OSError as error:
                 for node in nodes:
                     self._failed(node, error)
+        return postponed
+
+    def _read_in(self, fd: int, nodes: list[Node], joined: Joined) -> list[Node]:
+        """Files of one directory: most are plain, each other one by itself, all in their order."""
+        read = partial(self._small, fd, joined)
+        postponed, ahead, done = [], Ahead(), 0
+        while done < len(nodes):
+            count = ahead.take(node.entry.size for node in islice(nodes, done, None))
+            wanted = nodes[done : done + count]
+            taken = self._plain.read(fd, wanted, joined)
+            is_odd = taken < len(wanted)
+            if is_odd and not self.guarded(wanted[taken], read):
+                postponed.append(wanted[taken])
+            done += taken + is_odd
+            ahead.note(is_odd=is_odd)
         return postponed
 
     def read_big(self, node: Node, workers: Executor) -> None:
@@ -181,7 +188,7 @@ class FileReader:
                 if is_stable:
                     break
                 expected, size = found, after.st_size
-            if self._watch and not (is_stable and is_settled(after, began_ns)):
+            if self._watch and not (is_stable and is_settled(after.st_ctime_ns, began_ns)):
                 return False
             if self._watch and target[: len(MAGIC)] == MAGIC:
                 return False
@@ -191,20 +198,10 @@ class FileReader:
             if has_attributes and has_hole(fd, 0, length):
                 return False
             node.entry.size = length
-            node.entry.refs = self._join(joined, length)
+            node.entry.refs = joined.join(joined.used, length, self._table, self._key)
         finally:
             os.close(fd)
         return True
-
-    def _join(self, joined: Joined, length: int) -> tuple[int, ...]:
-        if not length:
-            return ()
-        data = joined.data[joined.used : joined.used + length]
-        chunk, is_new = self._table.reserve(chunk_id(data, self._key), length)
-        if is_new:
-            joined.members.append((chunk, joined.used))
-            joined.used += length
-        return (0, chunk)
 
     def _big(self, workers: Executor, node: Node) -> bool:
         directory, name = split_path(node.entry.path)
@@ -248,7 +245,7 @@ class FileReader:
         is_same = is_same_state(reading.before, reading.after)
         if self._watch is None:
             return reading, is_same
-        if is_same and not is_mapped and is_settled(reading.after, began_ns):
+        if is_same and not is_mapped and is_settled(reading.after.st_ctime_ns, began_ns):
             return reading, True
         return reading, self._reads_the_same(fd, reading)
 

@@ -12,6 +12,7 @@ from podferry_agent.snapshot.model import BARE, Difference, Entry, is_below
 from podferry_agent.snapshot.plan import Action
 from podferry_agent.snapshot.progress import Meter
 from podferry_agent.snapshot.remove import GONE
+from podferry_agent.snapshot.scanning import FileStatus
 from podferry_agent.snapshot.tree import Tree, split_path
 from podferry_agent.snapshot.verify import Checker, Row, link_differences
 
@@ -25,7 +26,7 @@ class Recheck:
         self._job = job
         self._meter = meter
         self._checker = Checker(job.tree, table, job.spec.chunk_key, job.live.bare)
-        self._shared: dict[bytes, os.stat_result] = {}  # what has several names, here or there
+        self._shared: dict[bytes, FileStatus] = {}  # what has several names, here or there
 
     def differences(self) -> list[Difference]:
         """Those that nothing explains that was reported before."""
@@ -56,11 +57,11 @@ class Recheck:
                 self._meter.add(0, _COUNTED)
         self._meter.add(0, len(actions) - count // _COUNTED * _COUNTED)
 
-    def _note_shared(self, entry: Entry, status: os.stat_result) -> None:
+    def _note_shared(self, entry: Entry, status: FileStatus) -> None:
         if not stat.S_ISDIR(status.st_mode):
             self._shared[entry.path] = status
 
-    def _is_proven(self, action: Action, entry: Entry, status: os.stat_result) -> bool:
+    def _is_proven(self, action: Action, entry: Entry, status: FileStatus) -> bool:
         """Whether something is right by what `lstat` says after the swap.
 
         What was kept has the ctime it had before it was hashed. What was staged was checked chunk
@@ -101,7 +102,7 @@ class Recheck:
         return bool(kinds & {f"{difference.kind}_not_applied", "not_replaced", "not_deleted"})
 
 
-def _status(tree: Tree, path: bytes) -> os.stat_result | None:
+def _status(tree: Tree, path: bytes) -> FileStatus | None:
     try:
         return lstat(tree, path)
     except OSError as error:

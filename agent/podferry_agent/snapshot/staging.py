@@ -9,14 +9,14 @@ from podferry_agent.snapshot import posix
 from podferry_agent.snapshot.chunks import ChunkTable
 from podferry_agent.snapshot.compare import is_one_chunk, missing_chunks, pairs
 from podferry_agent.snapshot.errors import DiskFullError
-from podferry_agent.snapshot.fetching import Failure, Fetcher, Piece
+from podferry_agent.snapshot.fetching import Failure, Fetcher, Piece, RightPiece
 from podferry_agent.snapshot.growing import BranchMaker
 from podferry_agent.snapshot.metadata import MetadataWriter
 from podferry_agent.snapshot.model import Entry, ObjectStore
 from podferry_agent.snapshot.plan import Plan
 from podferry_agent.snapshot.progress import Meter
 from podferry_agent.snapshot.stage import StageDirectory
-from podferry_agent.snapshot.writing import FileWriter, StagedFile
+from podferry_agent.snapshot.writing import FileWriter, StagedFile, WholeFile
 
 
 @dataclass(frozen=True)
@@ -144,14 +144,19 @@ class Stager:
             raise fetcher.damage(failures[0])
         return self._lost(failures)
 
-    def write(self, piece: Piece, data: memoryview) -> int:
-        """A chunk, in all its places; how many files that completed."""
-        write_whole = self._writer.write_whole
-        for place, entry in piece.whole:
-            write_whole(place, entry, data)
-        complete = len(piece.whole)
-        for file, position in piece.parts:
-            complete += self._writer.write_part(file, data, position)
+    def write(self, raw: memoryview, right: list[RightPiece]) -> int:
+        """Chunks, in all their places; how many files that completed."""
+        files = [
+            WholeFile(place, entry, start, length)
+            for piece, start, length in right
+            for place, entry in piece.whole
+        ]
+        self._writer.write_all(files, raw)
+        complete = len(files)
+        for piece, start, length in right:
+            for file, position in piece.parts:
+                data = raw[start : start + length]
+                complete += self._writer.write_part(file, data, position)
         return complete
 
     def wrote(self, size: int, files: int) -> None:

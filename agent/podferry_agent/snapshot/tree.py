@@ -4,7 +4,7 @@ import errno
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Self
 
@@ -22,30 +22,6 @@ def split_path(path: bytes) -> tuple[bytes, bytes]:
     """Parent and name of a relative path."""
     parent, _, name = path.rpartition(b"/")
     return parent, name
-
-
-def scan(fd: int, failed: Callable[[bytes, OSError], None]) -> tuple[bytes, list[os.stat_result]]:
-    """The names of a directory, joined by zero bytes, and what `lstat` says about each.
-
-    `failed` is told the names that vanished in between, or cannot be looked at.
-    """
-    try:
-        with os.scandir(fd) as entries:
-            found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
-    except OSError:
-        # Not before scandir is closed: both share the fd's position, which is then set back.
-        found = list(_scan_one_by_one(fd, failed))
-    return os.fsencode("\0".join([name for name, _ in found])), [status for _, status in found]
-
-
-def _scan_one_by_one(
-    fd: int, failed: Callable[[bytes, OSError], None]
-) -> Iterator[tuple[str, os.stat_result]]:
-    for name in os.listdir(fd):
-        try:
-            yield name, os.stat(name, dir_fd=fd, follow_symlinks=False)
-        except OSError as error:
-            failed(os.fsencode(name), error)
 
 
 class Tree:

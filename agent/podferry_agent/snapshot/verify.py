@@ -21,11 +21,12 @@ from podferry_agent.snapshot.model import (
 )
 from podferry_agent.snapshot.plan import wanted
 from podferry_agent.snapshot.rules import rules_for
+from podferry_agent.snapshot.scanning import FileStatus
 from podferry_agent.snapshot.staging import Source
 from podferry_agent.snapshot.statestore import StateStore
 from podferry_agent.snapshot.tree import Tree, split_path
 
-Row = tuple[Entry, os.stat_result | None]
+Row = tuple[Entry, FileStatus | None]
 
 
 def verify_tree(spec: RestoreSpec, store: ObjectStore) -> list[Difference]:
@@ -70,7 +71,7 @@ class Checker:
     def _check_batch(self, batch: list[Row]) -> list[Difference]:
         return [difference for row in batch for difference in self._check(*row)]
 
-    def _check(self, entry: Entry, status: os.stat_result | None) -> Iterator[Difference]:
+    def _check(self, entry: Entry, status: FileStatus | None) -> Iterator[Difference]:
         if entry.bits & UNREADABLE:
             return  # nobody promised its content or metadata
         if status is None:
@@ -89,7 +90,7 @@ class Checker:
         if not has_right_bytes:
             yield Difference(entry.path, "content")
 
-    def _look(self, entry: Entry, status: os.stat_result) -> tuple[Entry, bool]:
+    def _look(self, entry: Entry, status: FileStatus) -> tuple[Entry, bool]:
         """What is there, described as an entry, and whether it has the right bytes."""
         is_file = stat.S_ISREG(status.st_mode)
         try:
@@ -105,7 +106,7 @@ class Checker:
 
 
 def link_differences(
-    want: Mapping[bytes, Entry], found: Mapping[bytes, os.stat_result]
+    want: Mapping[bytes, Entry], found: Mapping[bytes, FileStatus]
 ) -> Iterator[Difference]:
     """Names of one inode in the snapshot are one inode here, and others are not."""
     inodes: dict[bytes, tuple[int, int]] = {}

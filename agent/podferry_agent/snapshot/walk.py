@@ -11,8 +11,9 @@ from podferry_agent.snapshot.listings import ROW_SIZE, Listing, Listings, inode_
 from podferry_agent.snapshot.model import BARE, TEMPORARY_PREFIX, VANISHED, Entry
 from podferry_agent.snapshot.mounts import can_read_mountinfo, is_unlisted_mount
 from podferry_agent.snapshot.rules import Rules, Verdict
+from podferry_agent.snapshot.scanning import FileStatus, Scan, scan
 from podferry_agent.snapshot.trail import Trail
-from podferry_agent.snapshot.tree import VANISHED_ERRNOS, Tree, scan, split_path
+from podferry_agent.snapshot.tree import VANISHED_ERRNOS, Tree, split_path
 
 
 @dataclass(slots=True)
@@ -127,13 +128,13 @@ class Walker:
 
     def _nodes(self, directory: Node, fd: int) -> list[Node]:
         path = directory.entry.path
-        names, statuses = scan(fd, lambda name, error: self.failed(_joined(path, name), error))
-        listing = Listing(path, names, b"".join([row_of(status) for status in statuses]), b"")
+        found = scan(fd, lambda name, error: self.failed(_joined(path, name), error))
+        listing = Listing(path, found.names, found.rows, b"")
         old = self._known.get(path) if self._known else None
         if old and (old.names, old.rows) == (listing.names, listing.rows):
             self.report.listings.append(old)
-            return self._same_directories(old, statuses)
-        nodes = self._new_nodes(directory, fd, listing, statuses)
+            return self._same_directories(old, found)
+        nodes = self._new_nodes(directory, fd, listing, found)
         if old:
             nodes = self._without_known(old, listing, nodes)
         nodes.sort(key=lambda node: node.entry.path)
@@ -141,24 +142,21 @@ class Walker:
         self.report.listings.append(listing)
         return nodes
 
-    def _same_directories(self, old: Listing, statuses: list[os.stat_result]) -> list[Node]:
+    def _same_directories(self, old: Listing, found: Scan) -> list[Node]:
         """Of an unchanged directory, the directories in it: what is in them may have changed."""
         if not old.opened:
             return []
-        by_name = dict(zip(old.names.split(b"\0"), statuses, strict=True))
+        by_name = dict(found.named())
         opened = [(_joined(old.path, name), by_name[name]) for name in old.opened_names()]
         nodes = [_node(path, status, row_of(status)) for path, status in opened]
         for node in nodes:
             node.opened = node.known = True
         return nodes
 
-    def _new_nodes(
-        self, directory: Node, fd: int, listing: Listing, statuses: list[os.stat_result]
-    ) -> list[Node]:
+    def _new_nodes(self, directory: Node, fd: int, listing: Listing, found: Scan) -> list[Node]:
         nodes = []
         device = directory.inode[0]
-        names = listing.names.split(b"\0") if listing.names else []
-        for place, (name, status) in enumerate(zip(names, statuses, strict=True)):
+        for place, (name, status) in enumerate(found.named()):
             child = _joined(listing.path, name)
             if name.startswith(TEMPORARY_PREFIX):
                 self.report.leftovers.append(child)
@@ -199,7 +197,7 @@ class Walker:
         return changed
 
     def _judged(
-        self, child: bytes, found: tuple[bytes, os.stat_result, bytes], parent: tuple[int, int]
+        self, child: bytes, found: tuple[bytes, FileStatus, bytes], parent: tuple[int, int]
     ) -> Node | None:
         """The node of a name (name, status, row) in its parent (fd, device); None if left out."""
         name, status, row = found
@@ -229,11 +227,11 @@ class Walker:
     def _is_opened(self, child: bytes, verdict: Verdict) -> bool:
         return verdict is Verdict.KEEP or self._rules.opens(self._prefix + b"/" + child)
 
-    def _is_skipped_socket(self, status: os.stat_result) -> bool:
+    def _is_skipped_socket(self, status: FileStatus) -> bool:
         return stat.S_ISSOCK(status.st_mode) and not self._with_sockets
 
 
-def _regular(path: bytes, status: os.stat_result, row: bytes) -> Node:
+def _regular(path: bytes, status: FileStatus, row: bytes) -> Node:
     entry = Entry(
         path,
         shared(status.st_mode),
@@ -245,7 +243,7 @@ def _regular(path: bytes, status: os.stat_result, row: bytes) -> Node:
     return Node(entry, status.st_nlink, row)
 
 
-def _node(path: bytes, status: os.stat_result, row: bytes) -> Node:
+def _node(path: bytes, status: FileStatus, row: bytes) -> Node:
     return Node(entry_of(path, status), status.st_nlink, row)
 
 

@@ -70,6 +70,6 @@ class LiveWatch:
             self.young.append(node)
 
 
-def is_settled(status: os.stat_result, began_ns: int) -> bool:
+def is_settled(ctime_ns: int, began_ns: int) -> bool:
     """Whether a write since `began_ns` would have given the file another ctime."""
-    return status.st_ctime_ns < began_ns - TICK_NS
+    return ctime_ns < began_ns - TICK_NS

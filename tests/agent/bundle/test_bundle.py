@@ -102,6 +102,16 @@ def test_everything_in_the_bundle_can_be_imported_where_there_is_no_libc(shared_
 
 
 @needs_chroot
+def test_bundle_has_the_compiled_helper_and_it_works_without_a_libc(shared_root: Path) -> None:
+    script = (
+        "import os; from podferry_agent.snapshot.native import helper;"
+        "print(helper().scan(os.open('/.podferry', os.O_RDONLY))[0])"
+    )
+    done = run_in(shared_root, "-c", script)
+    assert sorted(eval(done.stdout).split(b"\0")) == [b"bin", b"lib"], done.stderr
+
+
+@needs_chroot
 def test_preload_list_of_the_box_does_not_reach_the_agent(own_root: Path) -> None:
     (own_root / "etc").mkdir()
     (own_root / "etc/ld.so.preload").write_text("/usr/lib/libvgpu.so\n")

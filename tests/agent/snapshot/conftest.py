@@ -2,13 +2,14 @@
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bundle.native import build_native
 from podferry_agent.snapshot import (
     CaptureOutcome,
     CaptureSpec,
@@ -18,6 +19,7 @@ from podferry_agent.snapshot import (
     RestoreOutcome,
     RestoreSpec,
     capture,
+    native,
     restore,
     verify_tree,
 )
@@ -110,6 +112,25 @@ class Bench:
         return trees.differing(
             trees.snapshot_of_disk(self.tree(left)), trees.snapshot_of_disk(self.tree(right))
         )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _with_helper() -> None:
+    """These tests are about the engine as the bundle has it: with its compiled helper."""
+    build_native()
+    assert native.helper() is not None
+
+
+def on_preadv(monkeypatch: pytest.MonkeyPatch, preadv: Callable[..., int]) -> None:
+    """Put a function in the place of `os.preadv`, by which all files are read then."""
+    monkeypatch.setattr(os, "preadv", preadv)
+    monkeypatch.setattr("podferry_agent.snapshot.plain.helper", lambda: None)
+
+
+def on_scandir(monkeypatch: pytest.MonkeyPatch, scandir: Callable[..., object]) -> None:
+    """Put a function in the place of `os.scandir`, by which all directories are listed then."""
+    monkeypatch.setattr(os, "scandir", scandir)
+    monkeypatch.setattr("podferry_agent.snapshot.scanning.helper", lambda: None)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from podferry_agent.snapshot import (
 )
 from podferry_agent.snapshot.manifest import load_root
 from tests.agent.snapshot import trees
-from tests.agent.snapshot.conftest import Bench, CountingStore
+from tests.agent.snapshot.conftest import Bench, CountingStore, on_preadv
 from tests.agent.snapshot.namespaces import run_apart
 
 needs_root = pytest.mark.skipif(not trees.IS_ROOT, reason="needs root")
@@ -38,7 +38,7 @@ def on_read(
             action()
         return got
 
-    monkeypatch.setattr(os, "preadv", preadv)
+    on_preadv(monkeypatch, preadv)
 
 
 def grow(path: Path) -> Callable[[], None]:
@@ -121,7 +121,7 @@ def test_what_cannot_be_read_is_reported_and_not_deleted_by_a_restore(
             raise OSError(5, "Input/output error")
         return original(fd, buffers, offset)
 
-    monkeypatch.setattr(os, "preadv", preadv)
+    on_preadv(monkeypatch, preadv)
     outcome = bench.capture("pod", "snap_1")
     monkeypatch.undo()
     assert outcome.summary.unreadable == ["bad: EIO"]

@@ -14,7 +14,7 @@ import pytest
 from podferry_agent.snapshot.reading import FileReader
 from podferry_agent.snapshot.walk import Node
 from tests.agent.snapshot import trees
-from tests.agent.snapshot.conftest import Bench
+from tests.agent.snapshot.conftest import Bench, on_scandir
 
 
 def between_walk_and_read(monkeypatch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
@@ -204,7 +204,7 @@ def test_names_that_vanish_while_a_directory_is_listed_take_nothing_else_with_th
         is_ours = isinstance(where, int) and os.fstat(where).st_ino == inode
         return _Interrupted(original(where), vanish) if is_ours else original(where)
 
-    monkeypatch.setattr(os, "scandir", scandir)
+    on_scandir(monkeypatch, scandir)
     outcome = bench.capture("pod", "snap_1")
     monkeypatch.undo()
     assert outcome.summary.unreadable == []
@@ -237,7 +237,7 @@ def test_names_that_vanish_after_they_were_listed_are_no_error(
             (tree / "zdir").rmdir()
         return _Listed(found)
 
-    monkeypatch.setattr(os, "scandir", scandir)
+    on_scandir(monkeypatch, scandir)
     outcome = bench.capture("pod", "snap_1")
     monkeypatch.undo()
     assert outcome.summary.unreadable == []
@@ -289,7 +289,7 @@ def test_a_name_that_cannot_be_looked_at_is_reported_and_never_deleted_by_a_rest
         return stat(path, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "scandir", bad_scandir)
+        on_scandir(patch, bad_scandir)
         patch.setattr(os, "stat", bad_stat)
         outcome = bench.capture("pod", "snap_3", parent="snap_2")
     assert outcome.summary.unreadable == ["dir/bad: EIO"]

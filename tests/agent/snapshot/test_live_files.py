@@ -13,7 +13,7 @@ import pytest
 from podferry_agent.snapshot import CaptureOutcome, InvalidSpecError
 from podferry_agent.snapshot.model import HAS_HOLES, KEPT, TORN
 from tests.agent.snapshot import writers
-from tests.agent.snapshot.conftest import Bench
+from tests.agent.snapshot.conftest import Bench, on_preadv
 from tests.agent.snapshot.test_capture_cases import grow, on_read
 from tests.agent.snapshot.test_live_volumes import entries_of
 
@@ -264,7 +264,7 @@ def on_pass(
             action()
         return got
 
-    monkeypatch.setattr(os, "preadv", preadv)
+    on_preadv(monkeypatch, preadv)
 
 
 def test_a_mapped_file_that_held_still_twice_is_still_compared_with_what_was_stored(

@@ -15,7 +15,7 @@ from podferry_agent.snapshot import CaptureOutcome, OutOfTimeError, TimeLimit
 from podferry_agent.snapshot.directorystore import DirectoryStore
 from podferry_agent.snapshot.manifest import load_root
 from podferry_agent.snapshot.model import KEPT, TORN
-from podferry_agent.snapshot.tree import scan
+from podferry_agent.snapshot.scanning import scan
 from tests.agent.snapshot.conftest import Bench, CountingStore
 from tests.agent.snapshot.test_live_volumes import entries_of
 

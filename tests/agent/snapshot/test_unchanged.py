@@ -10,8 +10,8 @@ import pytest
 
 from podferry_agent.snapshot.manifest import ManifestReader, load_root
 from podferry_agent.snapshot.model import Entry
-from podferry_agent.snapshot.tree import scan
-from tests.agent.snapshot.conftest import Bench, CountingStore
+from podferry_agent.snapshot.scanning import scan
+from tests.agent.snapshot.conftest import Bench, CountingStore, on_preadv
 
 
 def fill(tree: Path, directories: int = 12, files: int = 250) -> None:
@@ -115,7 +115,7 @@ def test_a_file_with_a_young_ctime_is_read_again(
         reads.append(fd)
         return original(fd, buffers, offset)
 
-    monkeypatch.setattr(os, "preadv", preadv)
+    on_preadv(monkeypatch, preadv)
     monkeypatch.setattr("podferry_agent.snapshot.statestore.RACY_NS", 2_000_000_000)
     bench.capture("pod", "snap_1")
     reads.clear()
