@@ -66,3 +66,19 @@ def test_a_key_that_the_provider_does_not_know_is_refused_and_kept_nowhere(
     assert [each["where"] for each in refused.value.problem["errors"]] == ["/api_key"]
     secrets = deployment.aws("secretsmanager").list_secrets()["SecretList"]
     assert not [one for one in secrets if user.account_id in one["Name"]]
+
+
+def test_a_role_stands_in_for_a_key_if_it_trusts_the_account_and_no_other(
+    deployment: Deployment, user: User
+) -> None:
+    path = "/v1/provider-keys/ec2"
+    trust = user.api.get(f"{path}/trust")
+    role = f"arn:aws:iam::{trust['aws_account']}:role/podferry-for-{trust['external_id']}"
+    others = role.replace(user.account_id, "acct_of_somebody_else")
+    with pytest.raises(ApiError) as refused:
+        user.api.call("PUT", path, json={"api_key": json.dumps({"role_arn": others})})
+    assert code_of(refused.value) == (400, "invalid_request")
+    stored = user.api.call("PUT", path, json={"api_key": json.dumps({"role_arn": role})})
+    assert stored["state"] == "works"
+    assert user.api.get("/v1/offers?providers=ec2")["data"]
+    user.api.call("DELETE", path)
