@@ -22,6 +22,7 @@ class Right(StrEnum):
     COLLECT_GARBAGE = "collect_garbage"
     SHIP_AGENT = "ship_agent"
     KNOW_ADDRESS = "know_address"
+    KNOW_REGISTRIES = "know_registries"
     KNOW_RECONCILER = "know_reconciler"
     WAKE_RECONCILER = "wake_reconciler"
 
@@ -145,6 +146,7 @@ FUNCTIONS = (
                 Right.SHIP_AGENT,
                 Right.ANSWER_WORKFLOWS,
                 Right.KNOW_ADDRESS,
+                Right.KNOW_REGISTRIES,
                 Right.KNOW_RECONCILER,
             }
         ),

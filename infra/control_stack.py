@@ -14,7 +14,7 @@ from infra.alarms import PodferryAlarms
 from infra.catalog import FUNCTIONS, ROUNDS, WORKFLOWS
 from infra.functions import Common, PodferryFunction, common_settings, make_layers
 from infra.http_api import PodferryHttpApi
-from infra.permissions import AgentBundle, Names, Permissions
+from infra.permissions import Addresses, AgentBundle, Names, Permissions
 from infra.review import acknowledge
 from infra.sources import Sources, Target
 from infra.state_stack import StateNames
@@ -49,7 +49,7 @@ class ControlStack(Stack):
         self._api = http.HttpApi(
             self, "HttpApi", description="Podferry", create_default_stage=False
         )
-        self._address = self._public_address()
+        self._addresses = Addresses(self._public_address(), self._registries())
         self._functions = self._make_functions(target)
         PodferryHttpApi(self, "Routes", api=self._api, functions=self._functions)
         workflows = self._make_workflows()
@@ -92,12 +92,23 @@ class ControlStack(Stack):
             has_own.logical_id, given.value_as_string, self._api.api_endpoint
         ).to_string()
 
+    def _registries(self) -> str:
+        given = CfnParameter(
+            self,
+            "ImageRegistries",
+            default="",
+            allowed_pattern=r"^([a-zA-Z0-9.:*-]+=https?://[^,/\s]+(,|$))*$",
+            constraint_description="empty, or registry.example.com=https://address, with commas",
+            description="Container registries that are asked for digests besides the public ones",
+        )
+        return given.value_as_string
+
     def _make_functions(self, target: Target) -> Mapping[str, PodferryFunction]:
         bundle = AgentBundle(
             assets.Asset(self, "AgentBundle", path=str(self._sources.agent_bundle)),
             self._sources.agent_bundle_sha256(),
         )
-        permissions = Permissions(self, self._state, self._names, bundle, self._address)
+        permissions = Permissions(self, self._state, self._names, bundle, self._addresses)
         common = Common(
             make_layers(self, self._sources, target),
             common_settings(self, self._state.table_name, self._state.deployment_id),
@@ -200,7 +211,7 @@ class ControlStack(Stack):
 
     def _add_outputs(self) -> None:
         outputs = {
-            "ApiUrl": self._address,
+            "ApiUrl": self._addresses.public,
             "ApiEndpoint": self._api.api_endpoint,
             "AlarmTopicArn": self._alarms.topic.topic_arn,
             "ReconcilerRuleName": self._names.reconciler_rule,

@@ -58,17 +58,32 @@ class Names:
     reconciler_rule: str
 
 
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Values that are given when the template is deployed."""
+
+    public: str
+    """Where users and machines call the API."""
+    registries: str
+    """Container registries to ask besides the public ones."""
+
+
 class Permissions:
     """Answers what a right means in this deployment."""
 
     def __init__(
-        self, stack: Stack, state: StateNames, names: Names, bundle: AgentBundle, address: str
+        self,
+        stack: Stack,
+        state: StateNames,
+        names: Names,
+        bundle: AgentBundle,
+        addresses: Addresses,
     ) -> None:
         self._stack = stack
         self._state = state
         self._names = names
         self._bundle = bundle
-        self._address = address
+        self._addresses = addresses
 
     def of(self, right: Right) -> Capability:
         """The least that `right` needs."""
@@ -88,6 +103,7 @@ class Permissions:
             Right.COLLECT_GARBAGE: self._collect_garbage,
             Right.SHIP_AGENT: self._ship_agent,
             Right.KNOW_ADDRESS: self._know_address,
+            Right.KNOW_REGISTRIES: self._know_registries,
             Right.KNOW_RECONCILER: self._know_reconciler,
             Right.WAKE_RECONCILER: self._wake_reconciler,
         }[right]()
@@ -255,7 +271,10 @@ class Permissions:
         )
 
     def _know_address(self) -> Capability:
-        return Capability(settings={"API_URL": self._address})
+        return Capability(settings={"API_URL": self._addresses.public})
+
+    def _know_registries(self) -> Capability:
+        return Capability(settings={"IMAGE_REGISTRIES": self._addresses.registries})
 
     def _know_reconciler(self) -> Capability:
         """All steps share the code that begins operations, which asks for the rule's name."""

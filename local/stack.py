@@ -30,6 +30,7 @@ from local.aws.deploy import Outputs, deploy
 from local.boxes.base import remove_unused_bases
 from local.processes import Server, start_server
 from local.providers.registry import SIMULATORS
+from local.registry import Registry
 
 Report = Callable[[str], None]
 
@@ -77,6 +78,7 @@ class LocalStack:
         self._report = report
         self._ports = ports or Ports()
         self.aws: Server | None = None
+        self.registry = Registry()
         self.providers: dict[str, Server] = {}
         self.outputs: Outputs = {}
         self.info: StackInfo | None = None
@@ -139,7 +141,8 @@ class LocalStack:
 
     def deploy(self, assembly: Path) -> None:
         """Create or update the stacks from the synthesized template."""
-        parameters = {CONTROL_STACK: {"PublicUrl": self.public_url}}
+        registries = f"*={self.registry.url}"
+        parameters = {CONTROL_STACK: {"PublicUrl": self.public_url, "ImageRegistries": registries}}
         self.outputs = deploy(assembly, self.aws_endpoint, self._report, parameters)
 
     def stop(self) -> None:
@@ -148,6 +151,7 @@ class LocalStack:
             if server is not None:
                 self._report(f"ending {server.name}")
                 server.stop()
+        self.registry.stop()
         if self.info is not None:
             # Without it this stack never got up, and the file may be of one that did.
             (self.data / "stack.json").unlink(missing_ok=True)

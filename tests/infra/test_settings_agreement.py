@@ -73,7 +73,8 @@ def environment_of(assembly: Assembly, function: str) -> dict[str, str]:
     """The function's variables with stand-ins for what only a deployment knows."""
     variables = assembly.control.functions()[function]["Environment"]["Variables"]
     known = {name: value if isinstance(value, str) else "x" for name, value in variables.items()}
-    return known | {"DEPLOYMENT_ID": "0123abcd"}
+    read = {"DEPLOYMENT_ID": "0123abcd", "IMAGE_REGISTRIES": ""}
+    return known | {name: value for name, value in read.items() if name in known}
 
 
 class PortsOfALayer(AwsPorts):

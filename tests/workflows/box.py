@@ -57,6 +57,8 @@ class Box:
         """Saves begin and do not come to an end, until this is taken back."""
         self.extra_summary: dict[str, Any] = {}
         """What a capture says besides its counts, for example that it is partial."""
+        self.builds_on_parent = False
+        """It stores no pack again that its capture's parent has, as the real engine does."""
         self.packs = 1
         """How many objects a capture stores besides its root."""
         self.has_timer = False
@@ -215,6 +217,7 @@ class Box:
         snapshot_id = arguments["snapshot_id"]
         pack = json.dumps(tree, sort_keys=True).encode()
         packs = [pack, *(f"more {number}".encode() for number in range(1, self.packs))]
+        known = self._known(app, arguments["parent"]) if self.builds_on_parent else {}
         root = json.dumps(
             {
                 "format": 1,
@@ -222,12 +225,13 @@ class Box:
                 "snapshot_id": snapshot_id,
                 "parent": arguments["parent"] and arguments["parent"]["snapshot_id"],
                 "pages": [],
-                "packs": [_entry(snapshot_id, body) for body in packs],
+                "packs": [known.get(_sha(body)) or _entry(snapshot_id, body) for body in packs],
                 "counts": {"entries": len(tree), "files": len(tree), "bytes": len(pack)},
             }
         ).encode()
         principal = app.identify.who(self.token or "")
-        for name, body in (*((f"packs/{_sha(body)}", body) for body in packs), ("root", root)):
+        fresh = [(f"packs/{_sha(body)}", body) for body in packs if _sha(body) not in known]
+        for name, body in (*fresh, ("root", root)):
             stored = StoredObject(name=name, size=len(body), sha256=_sha(body))
             (upload,) = app.sign_uploads.sign(principal, snapshot_id, [stored])
             assert self._world.objects.receive(upload.url, upload.headers, body) in {200, 412}
@@ -236,6 +240,14 @@ class Box:
         self._hand_in(snapshot_id, handed_in, counts)
         self._world.after_capture(kind, snapshot_id, f"packs/{_sha(pack)}")
         return {"snapshot_id": snapshot_id}
+
+    def _known(self, app: Application, parent: dict[str, str] | None) -> dict[str, Any]:
+        """What the parent needs, by hash, as its root lists it."""
+        if parent is None:
+            return {}
+        principal = app.identify.who(self.token or "")
+        root = json.loads(self._fetch(app, principal, parent["snapshot_id"], "root"))
+        return {entry["sha256"]: entry for entry in root["packs"]}
 
     def _hand_in(self, snapshot_id: str, root: StoredObject, summary: dict[str, Any]) -> None:
         """The end of a capture; asked again while there is more to verify."""
@@ -249,7 +261,8 @@ class Box:
         principal = app.identify.who(self.token or "")
         root = json.loads(self._fetch(app, principal, snapshot_id, "root"))
         pack = root["packs"][0]
-        body = self._fetch(app, principal, snapshot_id, f"packs/{pack['sha256']}")
+        wanted = WantedObject(pack["snapshot_id"], f"packs/{pack['sha256']}")
+        body = self._fetch_one(app, principal, snapshot_id, wanted)
         if _sha(body) != pack["sha256"]:
             raise BoxError("snapshot_corrupt", f"pack {pack['sha256']} is damaged")
         tree: Tree = json.loads(body)
@@ -260,10 +273,15 @@ class Box:
         return {"files": len(tree)}
 
     def _fetch(self, app: Application, principal: Any, snapshot_id: str, name: str) -> bytes:
-        (url,) = app.sign_downloads.sign(principal, snapshot_id, [WantedObject(snapshot_id, name)])
+        return self._fetch_one(app, principal, snapshot_id, WantedObject(snapshot_id, name))
+
+    def _fetch_one(
+        self, app: Application, principal: Any, snapshot_id: str, wanted: WantedObject
+    ) -> bytes:
+        (url,) = app.sign_downloads.sign(principal, snapshot_id, [wanted])
         status, body = self._world.objects.serve(url)
         if status != 200:
-            raise BoxError("snapshot_missing", f"{name}: {status}")
+            raise BoxError("snapshot_missing", f"{wanted.name}: {status}")
         return body
 
 

@@ -212,7 +212,8 @@ def test_a_pod_is_launched_from_a_version_with_a_volume_of_its_own(world):
     assert second.state == PodState.RUNNING
     assert world.box.environment[TOOL] == "one"
     assert world.box.volume == {}
-    assert world.box.request.image == second.spec.image == "debian:12"
+    assert second.spec.image == "debian:12"
+    assert world.box.request.image == second.base.pinned == first.base.pinned
     assert second.environment_id != first.environment_id
     assert second.volume_id != first.volume_id
     made_from = environment_of(world, second).made_from

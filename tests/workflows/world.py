@@ -19,6 +19,7 @@ from fake_installer import FakeInstaller
 
 from podferry.adapters.memory.key_vault import MemoryKeyVault
 from podferry.adapters.memory.objects import MemoryBundle, MemoryObjects
+from podferry.adapters.memory.registries import MemoryRegistries
 from podferry.adapters.memory.store import MemoryStore
 from podferry.adapters.memory.surroundings import (
     FixedOperatorKey,
@@ -64,6 +65,7 @@ class World:
         self.key_vault = MemoryKeyVault()
         self.secret_vault = MemoryKeyVault()
         self.installer = FakeInstaller(self)
+        self.registries = MemoryRegistries()
         self.schedules = MemorySchedules()
         self.signals = MemorySignals()
         self.operator_key = FixedOperatorKey()

@@ -13,6 +13,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from podferry.adapters.memory.key_vault import MemoryKeyVault
 from podferry.adapters.memory.objects import MemoryBundle, MemoryObjects
+from podferry.adapters.memory.registries import MemoryRegistries
 from podferry.adapters.memory.store import MemoryStore
 from podferry.adapters.memory.surroundings import (
     FixedOperatorKey,
@@ -47,6 +48,7 @@ class MemoryPorts:
         self.clouds: GpuClouds = clouds or ListedClouds([])
         self.key_vault = MemoryKeyVault()
         self.secret_vault = MemoryKeyVault()
+        self.registries = MemoryRegistries()
         self.schedules = MemorySchedules()
         self.signals = MemorySignals()
         self.operator_key = FixedOperatorKey(OPERATOR)

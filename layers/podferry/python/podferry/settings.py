@@ -26,6 +26,8 @@ class Settings(BaseModel):
     provider_keys_secret_arn: str | None = Field(None, alias="PROVIDER_KEYS_SECRET_ARN")
     operator_key_secret_arn: str | None = Field(None, alias="OPERATOR_KEY_SECRET_ARN")
     reconciler_rule_name: str | None = Field(None, alias="RECONCILER_RULE_NAME")
+    image_registries: str | None = Field(None, alias="IMAGE_REGISTRIES")
+    """Besides the public ones, `host=address,...`; `*` stands for all."""
     api_url: str | None = Field(None, alias="API_URL")
 
 

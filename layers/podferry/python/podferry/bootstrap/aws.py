@@ -18,9 +18,11 @@ from podferry.adapters.aws.surroundings import SystemClock, SystemRandomness
 from podferry.adapters.aws.workflows import StepFunctionsWorkflows
 from podferry.adapters.dynamo.store import DynamoStore
 from podferry.adapters.providers.clouds import KeyedClouds, ProviderKey
+from podferry.adapters.registries.http import HttpRegistries, parse_addresses
 from podferry.domain.errors import InternalError
 from podferry.domain.snapshot import SnapshotKind
 from podferry.ports.gpu_cloud import GpuClouds
+from podferry.ports.image_registry import ImageRegistries
 from podferry.ports.installer import Installer
 from podferry.ports.key_vault import KeyVault, SecretVault
 from podferry.ports.objects import AgentBundle, SnapshotObjects
@@ -128,6 +130,10 @@ class AwsPorts:
     @cached_property
     def secret_vault(self) -> SecretVault:
         return SecretsKeyVault(self._clients, self.deployment_id, Shelf.SECRETS)
+
+    @cached_property
+    def registries(self) -> ImageRegistries:
+        return HttpRegistries(self.clock, parse_addresses(self._settings.image_registries))
 
     @cached_property
     def schedules(self) -> Schedules:

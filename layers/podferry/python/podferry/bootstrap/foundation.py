@@ -8,6 +8,7 @@ from podferry.services.commands import GiveCommand
 from podferry.services.experience import Experiences
 from podferry.services.giving_up import GiveUp
 from podferry.services.idempotency import GuardedStore
+from podferry.services.launch.base import ResolveBase
 from podferry.services.launch.boot_watch import BootWatch
 from podferry.services.launch.choose import ListCandidates
 from podferry.services.launch.request import Boot, LaunchRequests
@@ -55,7 +56,7 @@ class Foundation:
     def launch_requests(self) -> LaunchRequests:
         ports = self.ports
         boot = Boot(api_url=ports.api_url, script=ports.boot_script, bundle=ports.bundle)
-        return LaunchRequests(self.records, boot)
+        return LaunchRequests(self.records, ResolveBase(self.records, ports.registries), boot)
 
     @cached_property
     def boot_watch(self) -> BootWatch:

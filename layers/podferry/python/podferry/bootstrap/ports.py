@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from podferry.ports.gpu_cloud import GpuClouds
+from podferry.ports.image_registry import ImageRegistries
 from podferry.ports.installer import Installer
 from podferry.ports.key_vault import KeyVault, SecretVault
 from podferry.ports.objects import AgentBundle, SnapshotObjects
@@ -30,6 +31,8 @@ class Ports(Protocol):
     def key_vault(self) -> KeyVault: ...
     @property
     def secret_vault(self) -> SecretVault: ...
+    @property
+    def registries(self) -> ImageRegistries: ...
     @property
     def schedules(self) -> Schedules: ...
     @property

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 from podferry.domain.activity import IdlePolicy
 from podferry.domain.entity import Entity
 from podferry.domain.errors import WrongStateError
+from podferry.domain.image import BaseImage
 from podferry.domain.offer import HostFailure, Offer, Requirements
 
 
@@ -113,6 +114,16 @@ SAVE_INTERVAL_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What belongs to an environment besides its files: it travels with captures and versions."""
+
+    startup_script: str | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)
+    """Names only, as in `RunSpec`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:
     """How the pod runs on a machine, whichever it is."""
 
@@ -129,6 +140,26 @@ class RunSpec:
     stop_grace_seconds: int = 20
     capacity_wait_seconds: int = 0
     """How long a start may wait for an offer before it fails; 0 fails at once."""
+
+    @property
+    def setup(self) -> Setup:
+        """The part of it that belongs to the environment."""
+        return Setup(
+            startup_script=self.startup_script,
+            environment=self.environment,
+            secrets=self.secrets,
+        )
+
+    def with_setup(self, setup: Setup | None) -> "RunSpec":
+        """With the environment's part replaced; `None`, of captures without one, leaves it."""
+        if setup is None:
+            return self
+        return replace(
+            self,
+            startup_script=setup.startup_script,
+            environment=setup.environment,
+            secrets=setup.secrets,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +179,8 @@ class Pod(Entity):
     """It works on a copy of the volume's head, and what it writes there goes with its machine."""
     reader_epoch: int = 0
     """Counts its machines while it is a reader (`domain/use_of_volume.py`)."""
+    base: BaseImage | None = None
+    """What its machines begin as; `None` before the first launch."""
     environment_head: str | None = None
     """Snapshot of the environment that the next start restores; `None` before the first stop."""
     machine_id: str | None = None

@@ -16,6 +16,8 @@ from typing import Any, ClassVar
 from podferry.domain.entity import Entity
 from podferry.domain.floor import MadeOn
 from podferry.domain.garbage import Mark, Sweep
+from podferry.domain.image import BaseImage
+from podferry.domain.pod import Setup
 from podferry.domain.proof import Proof
 from podferry.domain.saving import SaveKind
 
@@ -82,6 +84,10 @@ class Snapshot(Entity):
     """When its volume went back to another save. It is kept as if it was made then."""
     made_on: MadeOn | None = None
     """Of an environment: the system of the machine that it was captured on."""
+    setup: Setup | None = None
+    """Of an environment: its startup script and variables when it was captured."""
+    base: BaseImage | None = None
+    """Of an environment: what the machine that it was captured on had begun as."""
     proof: Proof | None = None
     """The newest restore drill that it passed."""
     mark: Mark | None = None
@@ -133,3 +139,8 @@ def hash_in(name: str) -> str | None:
     """The SHA-256 by which the object is named; `None` for the root, and what is not ours."""
     named = _NAMED_BY_HASH.fullmatch(name)
     return None if named is None else named[1]
+
+
+def is_pack(name: str) -> bool:
+    """Whether the object has content of files; roots and pages only list them."""
+    return name.startswith("packs/")

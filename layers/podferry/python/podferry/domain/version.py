@@ -11,6 +11,8 @@ from datetime import datetime
 from typing import ClassVar
 
 from podferry.domain.entity import Entity
+from podferry.domain.image import BaseImage
+from podferry.domain.pod import RunSpec, Setup
 from podferry.domain.snapshot import Snapshot
 from podferry.domain.volume import Environment, VersionRef
 
@@ -26,6 +28,10 @@ class Version(Entity):
     snapshot_id: str
     image: str
     """The base image: a machine that restores the version is rented with it."""
+    base: BaseImage | None = None
+    """Exactly which image that was; pods that are launched from the version get the same."""
+    setup: Setup | None = None
+    """Startup script and variables; pods that are launched from the version begin with them."""
     pod_id: str
     """The pod that it was captured from."""
     note: str | None = None
@@ -49,6 +55,17 @@ def begun_as(environment: Environment, version: Version) -> Environment:
     )
 
 
+def spec_from(version: Version, given: RunSpec) -> RunSpec:
+    """How a pod runs that is launched from the version: what was left out is the version's."""
+    kept = version.setup or Setup()
+    spec = replace(given, image=version.image)
+    if given.startup_script is None:
+        spec = replace(spec, startup_script=kept.startup_script)
+    if not given.environment and not given.secrets:
+        spec = replace(spec, environment=kept.environment, secrets=kept.secrets)
+    return spec
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frozen:
     """What freezing a capture writes, in one transaction."""
@@ -64,8 +81,17 @@ def version_id(environment_id: str, number: int) -> str:
     return f"{Version.PREFIX}_{body}-{number:06d}"
 
 
-def freeze(environment: Environment, snapshot: Snapshot, note: str | None, now: datetime) -> Frozen:
-    """Make the capture the next version of its environment."""
+def freeze(
+    environment: Environment,
+    snapshot: Snapshot,
+    note: str | None,
+    now: datetime,
+    setup: Setup | None = None,
+) -> Frozen:
+    """Make the capture the next version of its environment.
+
+    `setup` is that of the pod if nothing of it ran since the capture; else the capture has it.
+    """
     number = environment.versions + 1
     version = Version(
         id=version_id(environment.id, number),
@@ -75,6 +101,8 @@ def freeze(environment: Environment, snapshot: Snapshot, note: str | None, now: 
         number=number,
         snapshot_id=snapshot.id,
         image=environment.image,
+        base=snapshot.base,
+        setup=setup or snapshot.setup,
         pod_id=snapshot.pod_id,
         note=note,
         size_bytes=snapshot.size_bytes,

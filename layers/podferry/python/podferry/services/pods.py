@@ -18,7 +18,7 @@ from podferry.domain.pod import (
     RunSpec,
 )
 from podferry.domain.use_of_volume import Attachment
-from podferry.domain.version import begun_as
+from podferry.domain.version import Version, begun_as, spec_from
 from podferry.domain.volume import Environment, VersionRef, Volume
 from podferry.ports.store import Change, Check, Create, Delete, Update
 from podferry.services.environments.rows import own_environment, version_of
@@ -90,8 +90,9 @@ class CreatePod:
             ConflictError: the version's environment moved at the same moment.
             SecretMissingError: its environment names a secret that there is not.
         """
-        require_secrets(self.records, account_id, new.spec)
-        environment, made_from = self._environment(account_id, new)
+        environment, version, made_from = self._environment(account_id, new)
+        spec = new.spec if version is None else spec_from(version, new.spec)
+        require_secrets(self.records, account_id, spec)
         volume = self._volume(account_id, new)
         pod = Pod(
             id=self.records.new_id(Pod),
@@ -100,7 +101,8 @@ class CreatePod:
             name=new.name,
             state=PodState.STOPPED,
             desired=Desired.STOPPED,
-            spec=replace(new.spec, image=environment.image),
+            spec=spec,
+            base=None if version is None else version.base,
             requirements=new.requirements,
             environment_id=environment.id,
             environment_head=environment.head,
@@ -131,8 +133,10 @@ class CreatePod:
         )
         return start.pod, operation
 
-    def _environment(self, account_id: str, new: NewPod) -> tuple[Environment, list[Check]]:
-        """The new environment, and what must not move before it is stored.
+    def _environment(
+        self, account_id: str, new: NewPod
+    ) -> tuple[Environment, Version | None, list[Check]]:
+        """The new environment, what it begins as, and what must not move before it is stored.
 
         The environment of the version is checked: deleted at the same moment, its captures would
         not be kept for anybody else.
@@ -145,10 +149,10 @@ class CreatePod:
             image=new.spec.image,
         )
         if new.version is None:
-            return fresh, []
+            return fresh, None, []
         source = own_environment(self.records, account_id, new.version.environment_id)
         version = version_of(self.records.store, source, new.version.number)
-        return begun_as(fresh, version), [Check(source)]
+        return begun_as(fresh, version), version, [Check(source)]
 
     def _volume(self, account_id: str, new: NewPod) -> Volume:
         if new.volume is not None:

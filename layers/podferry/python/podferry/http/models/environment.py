@@ -5,9 +5,11 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from podferry.domain.pod import Setup
 from podferry.domain.version import Version
 from podferry.domain.volume import VersionRef
 from podferry.http.models.fields import NO_NUL, Input, Integer, Name, Output, left_alone
+from podferry.http.models.variables import SecretRef, shown
 from podferry.http.params import ENVIRONMENT_ID_PATTERN, SNAPSHOT_ID_PATTERN
 from podferry.services.environments.roll_back import Target
 
@@ -81,6 +83,13 @@ class VersionView(Output):
     number: int
     snapshot_id: str
     image: str = Field(description="The base image of machines that restore it.")
+    image_digest: str | None = Field(
+        description="Which image that was exactly; `null` if its registry could not say."
+    )
+    startup_script: str | None
+    environment: dict[str, str | SecretRef] = Field(
+        description="Variables of the pod; secrets by their names."
+    )
     pod_id: str = Field(description="The pod that it was captured from.")
     note: str | None
     size_bytes: int = Field(description="Of the files in it.")
@@ -89,11 +98,15 @@ class VersionView(Output):
 
     @classmethod
     def of(cls, version: Version) -> "VersionView":
+        setup = version.setup or Setup()
         return cls(
             environment_id=version.environment_id,
             number=version.number,
             snapshot_id=version.snapshot_id,
             image=version.image,
+            image_digest=None if version.base is None else version.base.digest,
+            startup_script=setup.startup_script,
+            environment=shown(setup.environment, setup.secrets),
             pod_id=version.pod_id,
             note=version.note,
             size_bytes=version.size_bytes,

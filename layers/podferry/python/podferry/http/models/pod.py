@@ -20,6 +20,7 @@ from podferry.domain.saving import SaveKind, SaveState
 from podferry.domain.snapshot import Snapshot
 from podferry.domain.state_word import StateWord
 from podferry.domain.volume import Environment, Volume
+from podferry.http.models.base_image import BaseView
 from podferry.http.models.environment import VersionRefBody
 from podferry.http.models.fields import Flag, Input, Integer, Name, Output, left_alone
 from podferry.http.models.idle import IdleBody, IdleStatusView, IdleView
@@ -290,6 +291,7 @@ class PodView(Output):
     requirements: RequirementsView
     spec: SpecView
     capture_rules: tuple[str, ...]
+    base: BaseView | None = Field(description="`null` before the first launch.")
     environment: EnvironmentPart
     volume: VolumePart
     on_reclaim: OnReclaim
@@ -326,6 +328,7 @@ class PodView(Output):
             requirements=RequirementsView.of(pod.requirements),
             spec=SpecView.of(pod.spec),
             capture_rules=pod.capture_rules,
+            base=BaseView.of(pod.base),
             environment=EnvironmentPart.of(whole.environment, pod.environment_head),
             volume=VolumePart.of(whole.volume, pod, now),
             on_reclaim=pod.on_reclaim,

@@ -15,7 +15,7 @@ from podferry.http.models.fields import (
     left_alone,
     unique,
 )
-from podferry.http.models.variables import PodVariables, SecretRef
+from podferry.http.models.variables import PodVariables, SecretRef, shown
 
 GPU_NAME = "^[A-Za-z0-9 ._()+/-]{1,64}$"
 PROVIDER_NAME = "^[a-z0-9_-]{1,32}$"
@@ -204,8 +204,7 @@ class SpecView(Output):
     @classmethod
     def of(cls, spec: RunSpec) -> "SpecView":
         fields = {name: getattr(spec, name) for name in cls.model_fields}
-        refs = {name: SecretRef(secret=secret) for name, secret in spec.secrets.items()}
-        return cls(**{**fields, "environment": {**spec.environment, **refs}})
+        return cls(**{**fields, "environment": shown(spec.environment, spec.secrets)})
 
 
 class RequirementsView(Output):

@@ -1,6 +1,7 @@
 """The variables of a pod: plain ones, and such that name a secret of the account."""
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
@@ -21,6 +22,11 @@ class SecretRef(Input):
     """A secret of the account, by its name."""
 
     secret: SecretName
+
+
+def shown(plain: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str | SecretRef]:
+    """Both kinds together, as users write them."""
+    return {**plain, **{name: SecretRef(secret=secret) for name, secret in secrets.items()}}
 
 
 def _read(value: Any) -> str | SecretRef:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from podferry.domain.command import ENDED, Command
 from podferry.domain.errors import (
     EpochStaleError,
     FieldProblem,
@@ -15,6 +16,7 @@ from podferry.domain.errors import (
 )
 from podferry.domain.machine import Machine
 from podferry.domain.manifest import NeededObject
+from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod
 from podferry.domain.principal import Principal
 from podferry.domain.saving import SaveKind
@@ -24,12 +26,14 @@ from podferry.domain.snapshot import (
     SnapshotState,
     StoredObject,
     hash_in,
+    is_pack,
     object_key,
 )
 from podferry.domain.volume import Volume
 from podferry.ports.objects import SignedUpload, SnapshotObjects
 from podferry.ports.store import Change, Update
 from podferry.services.agent.membership import current_machine
+from podferry.services.captures import parent_of
 from podferry.services.records import Records
 from podferry.services.saves.settle import SettleSave
 from podferry.services.verification import VerifySnapshot
@@ -108,7 +112,9 @@ class SignDownloads:
     ) -> Snapshot:
         pod = self.records.store.get(Pod, machine.pod_id)
         snapshot = self.records.store.find(Snapshot, snapshot_id)
-        if snapshot is None or not self._is_of(pod, snapshot):
+        if snapshot is None or not (
+            self._is_of(pod, snapshot) or self._is_built_on(pod, snapshot, wanted)
+        ):
             raise NotFoundError(f"no snapshot {snapshot_id} of pod {pod.id}")
         if snapshot.state == SnapshotState.COMMITTED:
             self._check(snapshot, wanted)
@@ -125,6 +131,17 @@ class SignDownloads:
         if is_own or snapshot.id == pod.environment_head:
             return True
         return snapshot.id in self.records.store.get(Volume, pod.volume_id).pins
+
+    def _is_built_on(self, pod: Pod, other: Snapshot, wanted: Sequence[WantedObject]) -> bool:
+        """Whether a capture that is under way builds on another pod's: then lists, no content."""
+        if any(is_pack(one.name) for one in wanted) or pod.operation_id is None:
+            return False
+        operation = self.records.store.get(Operation, pod.operation_id)
+        commands = [self.records.store.get(Command, one) for one in operation.commands]
+        return any(
+            command.state not in ENDED and command.arguments.get("parent") == parent_of(other.id)
+            for command in commands
+        )
 
     def _check(self, snapshot: Snapshot, wanted: Sequence[WantedObject]) -> None:
         for one in wanted:

@@ -62,7 +62,9 @@ class KeepPod:
             if same is not None:
                 made.append(Kept(version=same, is_new=False))
                 return []
-            frozen = freeze(environment, capture, note, self.records.now())
+            # A stopped pod may have been given another script since: nothing has run with the old.
+            setup = pod.spec.setup if snapshot_id is None else None
+            frozen = freeze(environment, capture, note, self.records.now(), setup)
             made.append(Kept(version=frozen.version, is_new=True))
             event = self.records.pod_event(
                 pod, "environment.kept", version=frozen.version.number, snapshot_id=capture.id

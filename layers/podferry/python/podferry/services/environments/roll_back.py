@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from podferry.domain.errors import WrongStateError
-from podferry.domain.pod import Pod, PodState
+from podferry.domain.pod import Pod, PodState, Setup
 from podferry.domain.snapshot import Snapshot
-from podferry.domain.version import Frozen, freeze
+from podferry.domain.version import Frozen, Version, freeze, version_id
 from podferry.domain.volume import Environment
 from podferry.ports.store import Change, Update
 from podferry.services.environments.rows import (
@@ -80,7 +80,9 @@ class RollBack:
             kept_as_version=None if frozen is None else frozen.version.number,
         )
         return [
-            Update(replace(pod, environment_head=goal.id)),
+            Update(
+                replace(pod, environment_head=goal.id, spec=pod.spec.with_setup(self._setup(goal)))
+            ),
             Update(row),
             # Its row moves as well, so that a collector that looked before cannot take it.
             Update(replace(goal, mark=None)),
@@ -95,7 +97,14 @@ class RollBack:
         head = self.records.store.get(Snapshot, pod.environment_head)
         if head.version is not None:
             return None
-        return freeze(environment, head, "before going back", self.records.now())
+        return freeze(environment, head, "before going back", self.records.now(), pod.spec.setup)
+
+    def _setup(self, goal: Snapshot) -> Setup | None:
+        """The version's, if it is one: it may have been kept with another than it was captured."""
+        if goal.version is None:
+            return goal.setup
+        row = self.records.store.get(Version, version_id(goal.subject_id, goal.version))
+        return row.setup
 
 
 def _require_stopped(pod: Pod) -> None:

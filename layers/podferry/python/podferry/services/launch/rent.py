@@ -82,7 +82,7 @@ class Rent:
         return self.records.store.get(Machine, operation.machine_id)
 
     def _create(self, operation: Operation, machine: Machine) -> dict[str, Any]:
-        pod = self.operations.pod_of(operation)
+        pod = self.requests.bases.settled(self.operations.pod_of(operation), operation)
         key = self._boot_key(machine)
         secret = self.records.randomness.secret() if key is None else key.token_secret()
         token = boot_token(machine.id, secret)

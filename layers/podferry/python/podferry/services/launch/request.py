@@ -9,6 +9,7 @@ from podferry.domain.machine import Machine
 from podferry.domain.pod import Pod
 from podferry.ports.gpu_cloud import LaunchRequest
 from podferry.ports.objects import AgentBundle
+from podferry.services.launch.base import ResolveBase
 from podferry.services.records import Records
 
 
@@ -27,14 +28,15 @@ class LaunchRequests:
     """Builds them from the rows."""
 
     records: Records
+    bases: ResolveBase
     boot: Boot
 
     def of(self, pod: Pod, machine: Machine, token: str, key: BootKey | None) -> LaunchRequest:
-        """`key` is the one that opens the machine while it boots, where there is one."""
+        """The pod's base is settled. `key` is the one that opens the machine while it boots, where there is one."""
         return LaunchRequest(
             stamp=machine.stamp,
             offer=machine.offer,
-            image=pod.spec.image,
+            image=pod.spec.image if pod.base is None else pod.base.pinned,
             bootstrap=self.boot.script,
             environment={
                 "PF_API": self.boot.api_url,

@@ -12,8 +12,13 @@ from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod
 from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState
 from podferry.domain.volume import Volume
-from podferry.ports.store import Change, Create, Update
-from podferry.services.captures import CAPTURE_SECONDS, capture_arguments, captured_kinds
+from podferry.ports.store import Change, Check, Create, Update
+from podferry.services.captures import (
+    CAPTURE_SECONDS,
+    capture_arguments,
+    capture_of_same_base,
+    captured_kinds,
+)
 from podferry.services.commands import GiveCommand, Order, machine_of
 from podferry.services.operations import Operations
 from podferry.services.records import Records
@@ -110,14 +115,29 @@ class CaptureSnapshot:
     def _order(self, operation: Operation) -> Order:
         pod = self.operations.pod_of(operation)
         snapshot = self._snapshot(operation, pod, machine_of(self.records, operation))
+        base = self._base(pod)
+        if base is not None:
+            snapshot = replace(snapshot, parent_id=base.id)
         return Order(
             kind=CommandKind.CAPTURE,
             arguments=capture_arguments(self.records, pod, snapshot, "stop"),
             timeout_seconds=CAPTURE_SECONDS,
-            rows=[Create(snapshot), *self._abandoned(operation)],
+            # The check lets no collector take what is built on.
+            rows=[
+                Create(snapshot),
+                *([] if base is None else [Check(base)]),
+                *self._abandoned(operation),
+            ],
         )
 
+    def _base(self, pod: Pod) -> Snapshot | None:
+        """Another pod's capture, if this is an environment's first one."""
+        if self.kind == SnapshotKind.VOLUME or pod.environment_head is not None:
+            return None
+        return capture_of_same_base(self.records, pod)
+
     def _snapshot(self, operation: Operation, pod: Pod, machine: Machine) -> Snapshot:
+        is_environment = self.kind == SnapshotKind.ENVIRONMENT
         subject, parent = pod.environment_id, pod.environment_head
         if self.kind == SnapshotKind.VOLUME:
             subject = pod.volume_id
@@ -134,7 +154,9 @@ class CaptureSnapshot:
             operation_id=operation.id,
             parent_id=parent,
             label=operation.label if self.kind == SnapshotKind.VOLUME else None,
-            made_on=made_on(machine.facts) if self.kind == SnapshotKind.ENVIRONMENT else None,
+            made_on=made_on(machine.facts) if is_environment else None,
+            base=pod.base if is_environment else None,
+            setup=pod.spec.setup if is_environment else None,
         )
 
     def _abandoned(self, operation: Operation) -> list[Change]:

@@ -1,0 +1,1 @@
+"""Container registries over their HTTP API."""
