@@ -67,18 +67,25 @@ class Catalog:
 
 
 class Registry:
-    """The server, in threads of this process."""
+    """The server, in threads of this process; on another port if the wanted one is taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
         self.catalog = Catalog()
         handler = type("Handler", (_Handler,), {"catalog": self.catalog})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        try:
+            self._server = ThreadingHTTPServer(("127.0.0.1", port), handler)
+        except OSError:
+            self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, name="registry", daemon=True).start()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
 
     def stop(self) -> None:
         self._server.shutdown()

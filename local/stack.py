@@ -78,7 +78,7 @@ class LocalStack:
         self._report = report
         self._ports = ports or Ports()
         self.aws: Server | None = None
-        self.registry = Registry()
+        self.registry: Registry | None = None
         self.providers: dict[str, Server] = {}
         self.outputs: Outputs = {}
         self.info: StackInfo | None = None
@@ -99,6 +99,7 @@ class LocalStack:
         self._remove_old_bases()
         for name in PROVIDERS:
             self.start_provider(name)
+        self._start_registry()
         self._report("deploying the template on the embedded AWS")
         self.deploy(assembly)
         self._store_provider_keys()
@@ -129,6 +130,12 @@ class LocalStack:
         self.providers[name] = server
         self._write("ports.json", {**known, name: _port_of(server.hello["url"])})
 
+    def _start_registry(self) -> None:
+        """On the port of the last time, if that is free: the functions are set up with it."""
+        known = self._read("ports.json")
+        self.registry = Registry(known.get("registry", 0))
+        self._write("ports.json", {**known, "registry": self.registry.port})
+
     def _remove_old_bases(self) -> None:
         """Before the simulators run: none of them starts a box meanwhile."""
         specs = self.data.glob("*/boxes/*/spec.json")
@@ -141,7 +148,7 @@ class LocalStack:
 
     def deploy(self, assembly: Path) -> None:
         """Create or update the stacks from the synthesized template."""
-        registries = f"*={self.registry.url}"
+        registries = "" if self.registry is None else f"*={self.registry.url}"
         parameters = {CONTROL_STACK: {"PublicUrl": self.public_url, "ImageRegistries": registries}}
         self.outputs = deploy(assembly, self.aws_endpoint, self._report, parameters)
 
@@ -151,7 +158,8 @@ class LocalStack:
             if server is not None:
                 self._report(f"ending {server.name}")
                 server.stop()
-        self.registry.stop()
+        if self.registry is not None:
+            self.registry.stop()
         if self.info is not None:
             # Without it this stack never got up, and the file may be of one that did.
             (self.data / "stack.json").unlink(missing_ok=True)
