@@ -70,5 +70,5 @@ def test_case_x2_a_second_pod_of_an_image_stores_what_differs_and_no_secret_is_f
     assert any(first["id"].encode() in one for one in stored), "the right things were searched"
     assert not [one for one in stored if CANARY.encode() in one]
     logs = deployment.logs()
-    assert '"route":"POST /agent/v1/secrets"' in logs
+    assert '"route":"POST /v1/secrets"' in logs
     assert CANARY not in logs
