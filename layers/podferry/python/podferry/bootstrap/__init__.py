@@ -37,7 +37,6 @@ from podferry.services.idle.stop import StopIdle
 from podferry.services.idle.unevaluated import TellUnevaluated
 from podferry.services.keys import Keys
 from podferry.services.launch.await_agent import AwaitAgent
-from podferry.services.launch.base import ResolveBase
 from podferry.services.launch.begin import BeginStart, CheckSnapshots
 from podferry.services.launch.choose import ChooseOffer
 from podferry.services.launch.finish import FinishStart

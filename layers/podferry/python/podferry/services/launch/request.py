@@ -32,7 +32,10 @@ class LaunchRequests:
     boot: Boot
 
     def of(self, pod: Pod, machine: Machine, token: str, key: BootKey | None) -> LaunchRequest:
-        """The pod's base is settled. `key` is the one that opens the machine while it boots, where there is one."""
+        """Of a pod whose base is settled.
+
+        `key` is the one that opens the machine while it boots, where there is one.
+        """
         return LaunchRequest(
             stamp=machine.stamp,
             offer=machine.offer,
