@@ -56,5 +56,6 @@ def parse_image(reference: str) -> ImageName:
 
 def _without_tag(reference: str) -> str:
     name = reference.partition("@")[0]
-    colon = name.rfind(":")
-    return name if colon < name.rfind("/") or colon < 0 else name[:colon]
+    # A colon before the last slash is that of a registry's port.
+    colon = name.find(":", name.rfind("/") + 1)
+    return name if colon < 0 else name[:colon]
