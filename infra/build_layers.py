@@ -4,8 +4,9 @@
     python -m infra.build_layers --target local      the same packages for this interpreter
 
 `vendor-<target>` holds the pinned third-party packages and is rebuilt only when the requirement
-file or the target changes. `podferry` is our own package plus the machine's boot script as package
-data; it is a copy, so that the source tree stays free of generated files.
+file or the target changes. `podferry` is our own package, the agent's, and the
+machine's boot script as package data; it is a copy, so that the source tree stays free of generated
+files.
 """
 
 import argparse
@@ -85,9 +86,12 @@ def stage_podferry_layer(sources: Sources) -> None:
     partial = sources.podferry_layer.with_suffix(f".partial-{os.getpid()}")
     package = partial / "python" / "podferry"
     try:
-        shutil.copytree(
-            sources.package, package, ignore=shutil.ignore_patterns("__pycache__", "*.pyc")
-        )
+        for source in (sources.package, sources.engine):
+            shutil.copytree(
+                source,
+                partial / "python" / source.name,
+                ignore=shutil.ignore_patterns("__pycache__", "*.pyc"),
+            )
         (package / "data").mkdir(exist_ok=True)
         shutil.copyfile(sources.bootstrap_script, package / "data" / "bootstrap.sh")
         _replace(sources.podferry_layer, partial)

@@ -19,6 +19,7 @@ class Right(StrEnum):
     ANSWER_WORKFLOWS = "answer_workflows"
     LEND_OBJECTS = "lend_objects"
     VERIFY_OBJECTS = "verify_objects"
+    COPY_OBJECTS = "copy_objects"
     COLLECT_GARBAGE = "collect_garbage"
     SHIP_AGENT = "ship_agent"
     KNOW_ADDRESS = "know_address"
@@ -95,7 +96,7 @@ FUNCTIONS = (
         "Keeps versions and reads in snapshots for users",
         2048,
         BEHIND_HTTP_SECONDS,
-        frozenset({Right.WRITE_TABLE, Right.VERIFY_OBJECTS}),
+        frozenset({Right.WRITE_TABLE, Right.VERIFY_OBJECTS, Right.BEGIN_OPERATIONS}),
     ),
     FunctionSpec(
         "secrets",
@@ -165,6 +166,22 @@ FUNCTIONS = (
             }
         ),
     ),
+    # Memory: eight packs of 17 MiB to read from, four to write, and the entries of 60 pages. The
+    # time is all that a function may have; the workflow goes on where a run ends.
+    FunctionSpec(
+        "steps_sharing",
+        "Workflow steps that scan, seal and copy what is shared",
+        2048,
+        900,
+        frozenset(
+            {
+                Right.WRITE_TABLE,
+                Right.COPY_OBJECTS,
+                Right.ANSWER_WORKFLOWS,
+                Right.KNOW_RECONCILER,
+            }
+        ),
+    ),
     FunctionSpec(
         "reconciler",
         "Finds operations whose workflow ended early",
@@ -202,13 +219,14 @@ FUNCTIONS = (
 ROUNDS = ("reconciler", "autosave", "sweeper")
 
 # The functions that workflow files call, as `${StepsPodsArn}` and so on.
-STEP_FUNCTIONS = ("steps_pods", "steps_machines", "steps_snapshots")
+STEP_FUNCTIONS = ("steps_pods", "steps_machines", "steps_snapshots", "steps_sharing")
 
 WORKFLOWS = (
     WorkflowSpec("launch", failures_per_hour_that_ring=5),
     WorkflowSpec("stop", failures_per_hour_that_ring=1),
     WorkflowSpec("move", failures_per_hour_that_ring=1),
     WorkflowSpec("proof", failures_per_hour_that_ring=1),
+    WorkflowSpec("share", failures_per_hour_that_ring=1),
 )
 
 METRIC_NAMESPACE = "Podferry"

@@ -23,7 +23,7 @@ ROUTES = {
         *((verb, "/v1/provider-keys/{provider}") for verb in ("GET", "PUT", "DELETE")),
         ("GET", "/v1/provider-keys/{provider}/trust"),
     ),
-    "library": (("POST", "/v1/pods/{pod_id}/keep"),),
+    "library": (("POST", "/v1/pods/{pod_id}/keep"), ("POST", "/v1/pods/{pod_id}/share")),
     "secrets": (
         *((verb, "/v1/secrets") for verb in ("GET", "POST")),
         *((verb, "/v1/secrets/{name}") for verb in ("GET", "PUT", "DELETE")),

@@ -100,6 +100,7 @@ class Permissions:
             Right.ANSWER_WORKFLOWS: self._answer_workflows,
             Right.LEND_OBJECTS: self._lend_objects,
             Right.VERIFY_OBJECTS: self._verify_objects,
+            Right.COPY_OBJECTS: self._copy_objects,
             Right.COLLECT_GARBAGE: self._collect_garbage,
             Right.SHIP_AGENT: self._ship_agent,
             Right.KNOW_ADDRESS: self._know_address,
@@ -212,6 +213,14 @@ class Permissions:
     def _verify_objects(self) -> Capability:
         return self._on_snapshots(("s3:GetObject",), ("kms:Decrypt",))
 
+    def _copy_objects(self) -> Capability:
+        """Read one account's environment and write it anew for another one; overwrite nothing."""
+        return self._on_snapshots(
+            ("s3:GetObject", "s3:PutObject"),
+            ("kms:Decrypt", "kms:GenerateDataKey"),
+            (self._state.environments_bucket,),
+        )
+
     def _collect_garbage(self) -> Capability:
         """Hide what nothing needs. Not `DeleteObjectVersion`: for days it can be brought back."""
         buckets = self._state.environments_bucket, self._state.volumes_bucket
@@ -223,8 +232,14 @@ class Permissions:
             deleting.wildcards,
         )
 
-    def _on_snapshots(self, on_objects: tuple[str, ...], on_key: tuple[str, ...]) -> Capability:
-        buckets = self._state.environments_bucket, self._state.volumes_bucket
+    def _on_snapshots(
+        self,
+        on_objects: tuple[str, ...],
+        on_key: tuple[str, ...],
+        only: tuple[str, ...] | None = None,
+    ) -> Capability:
+        """Objects of both buckets, or of these only."""
+        buckets = only or (self._state.environments_bucket, self._state.volumes_bucket)
         objects = [(bucket, keys) for bucket in buckets for keys in SNAPSHOT_KEYS]
         arns = [f"{self._bucket_arn(bucket)}/{keys}" for bucket, keys in objects]
         return Capability(

@@ -39,6 +39,11 @@ class Sources:
         return self.root / "layers" / "podferry" / "python" / "podferry"
 
     @property
+    def engine(self) -> Path:
+        """The agent's package: its `snapshot` is the one code that knows the snapshot format."""
+        return self.root / "agent" / "podferry_agent"
+
+    @property
     def bootstrap_script(self) -> Path:
         return self.root / "build" / "agent" / "bootstrap.sh"
 

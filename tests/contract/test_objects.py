@@ -17,7 +17,7 @@ import urllib3
 
 from podferry.adapters.aws.objects import S3SnapshotObjects
 from podferry.adapters.memory.objects import MemoryObjects
-from podferry.domain.errors import InternalError, SnapshotMissingError
+from podferry.domain.errors import InternalError, SnapshotCorruptError, SnapshotMissingError
 from podferry.domain.snapshot import SnapshotKind
 from podferry.ports.objects import ObjectFacts, SignedUpload, SnapshotObjects
 from tests.contract.embedded import EmbeddedAws
@@ -187,6 +187,20 @@ def test_an_object_is_hashed_by_its_bytes(bench: Bench, body: bytes) -> None:
     assert bench.objects.hashed(VOLUME, KEY) == ObjectFacts(size=len(body), sha256=sha256(body))
     with pytest.raises(SnapshotMissingError, match="other"):
         bench.objects.hashed(VOLUME, KEY + "other")
+
+
+def test_what_we_store_ourselves_is_written_once_and_compared(bench: Bench) -> None:
+    digest = hashlib.sha256(BODY).hexdigest()
+    for _ in range(2):
+        bench.objects.put_once(ENVIRONMENT, KEY, BODY, digest)
+    assert bench.objects.facts(ENVIRONMENT, KEY) == ObjectFacts(len(BODY), digest)
+    other = hashlib.sha256(b"other").hexdigest()
+    with pytest.raises(SnapshotCorruptError, match="name already"):
+        bench.objects.put_once(ENVIRONMENT, KEY, b"other", other)
+    assert bench.objects.read(ENVIRONMENT, KEY) == BODY
+    with pytest.raises(SnapshotCorruptError, match="bytes are not"):
+        bench.objects.put_once(ENVIRONMENT, f"{KEY[:-2]}cd", BODY, other)
+    assert bench.objects.facts(ENVIRONMENT, f"{KEY[:-2]}cd") is None
 
 
 def test_a_missing_object_has_no_facts_and_cannot_be_read(bench: Bench) -> None:

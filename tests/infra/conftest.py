@@ -19,7 +19,7 @@ from tests.infra.templates import Assembly  # noqa: E402
 def a_tree(root: Path) -> Sources:
     """A repository with our code in it; packages, boot script and bundle are stand-ins."""
     without_caches = shutil.ignore_patterns("__pycache__", "*.pyc")
-    for part in ("functions", "infra/workflows", "layers/podferry"):
+    for part in ("functions", "infra/workflows", "layers/podferry", "agent/podferry_agent"):
         shutil.copytree(REPOSITORY / part, root / part, ignore=without_caches)
     sources = Sources(root)
     sources.bootstrap_script.parent.mkdir(parents=True)

@@ -24,6 +24,8 @@ def sources(tmp_path: Path) -> Sources:
     sources.requirements.parent.mkdir(parents=True)
     sources.package.mkdir(parents=True)
     (sources.package / "__init__.py").write_text("")
+    sources.engine.mkdir(parents=True)
+    (sources.engine / "__init__.py").write_text("")
     sources.bootstrap_script.parent.mkdir(parents=True)
     sources.bootstrap_script.write_text("#!/bin/sh\nexit 0\n")
     require(sources, a_wheel(tmp_path))
@@ -113,6 +115,13 @@ def test_our_package_is_staged_anew_each_time(sources: Sources) -> None:
     stage_podferry_layer(sources)
     staged = sources.podferry_layer / "python" / "podferry" / "__init__.py"
     assert staged.read_text() == "NEW = True\n"
+
+
+def test_the_snapshot_format_comes_with_the_layer(sources: Sources) -> None:
+    (sources.engine / "snapshot.py").write_text("FORMAT = 1\n")
+    stage_podferry_layer(sources)
+    staged = sources.podferry_layer / "python" / "podferry_agent"
+    assert {path.name for path in staged.iterdir()} == {"__init__.py", "snapshot.py"}
 
 
 def test_every_package_is_pinned_with_hashes_and_boto3_is_left_to_lambda() -> None:

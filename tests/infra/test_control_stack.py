@@ -194,6 +194,7 @@ def test_workflow_files_are_filled_in_with_the_three_step_functions(control: Tem
             "StepsPodsArn": "StepsPods",
             "StepsMachinesArn": "StepsMachines",
             "StepsSnapshotsArn": "StepsSnapshots",
+            "StepsSharingArn": "StepsSharing",
         }
 
 

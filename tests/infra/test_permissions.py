@@ -34,7 +34,7 @@ ALLOWED = {
     "api": ROWS | BEGIN | ANSWER,
     "market": ROWS | CALL_PROVIDERS,
     "provider_keys": ROWS | CALL_PROVIDERS | KEEP_KEYS,
-    "library": ROWS | READ_OBJECTS | {"kms:Decrypt"},
+    "library": ROWS | READ_OBJECTS | BEGIN | {"kms:Decrypt"},
     "secrets": ROWS | KEEP_KEYS,
     "agent_api": ROWS
     | ANSWER
@@ -46,6 +46,10 @@ ALLOWED = {
     "steps_pods": ROWS | BEGIN | ANSWER,
     "steps_machines": ROWS | CALL_PROVIDERS | ANSWER | READ_OBJECTS | {"s3:PutObject"},
     "steps_snapshots": ROWS | ANSWER | READ_OBJECTS | {"kms:Decrypt"},
+    "steps_sharing": ROWS
+    | ANSWER
+    | READ_OBJECTS
+    | {"s3:PutObject", "kms:Decrypt", "kms:GenerateDataKey"},
     "autosave": ROWS,
     "sweeper": ROWS | CALL_PROVIDERS | BEGIN,
     "garbage": ROWS | READ_OBJECTS | {"s3:DeleteObject", "kms:Decrypt"},
@@ -148,14 +152,22 @@ def readers(control: Template, export: str) -> set[str]:
     }
 
 
-def test_promise_11_only_the_agent_api_signs_uploads_to_snapshots(control: Template) -> None:
+def test_promise_11_only_the_agents_door_and_the_copier_of_shares_store_objects(
+    control: Template,
+) -> None:
     writers = {
         function
         for function in ALLOWED
         for action, resource in grants(control, function)
         if action == "s3:PutObject" and "<PodferryState-AgentBucket>" not in resource
     }
-    assert writers == {"agent_api"}
+    assert writers == {"agent_api", "steps_sharing"}
+
+
+def test_promise_12_what_copies_shares_cannot_reach_volumes(control: Template) -> None:
+    reached = [resource for action, resource in grants(control, "steps_sharing") if "s3:" in action]
+    assert reached
+    assert not [resource for resource in reached if "Volume" in resource]
 
 
 def test_promise_01_only_the_garbage_collector_may_delete_objects(control: Template) -> None:
@@ -191,4 +203,9 @@ def test_a_workflow_may_invoke_the_step_functions_only(control: Template) -> Non
             (statement,) = policy["PolicyDocument"]["Statement"]
             assert statement["Action"] == "lambda:InvokeFunction"
             targets = {as_text(arn).split("Function")[0] for arn in statement["Resource"]}
-            assert targets == {"<StepsPods", "<StepsMachines", "<StepsSnapshots"}
+            assert targets == {
+                "<StepsPods",
+                "<StepsMachines",
+                "<StepsSnapshots",
+                "<StepsSharing",
+            }

@@ -93,6 +93,7 @@ class World:
             "StepsPodsArn": "steps_pods",
             "StepsMachinesArn": "steps_machines",
             "StepsSnapshotsArn": "steps_snapshots",
+            "StepsSharingArn": "steps_sharing",
         }[function]
         assert payload["step"] in STEPS[named]
         self.before_step(payload["step"], payload["operation_id"])

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -33,8 +34,8 @@ from tests.unit.http.description import check
 
 FUNCTIONS = Path(__file__).parents[3] / "functions"
 OPERATOR = "pf_admin_test"
-LIBRARY = {("POST", "keep")}
-"""Method and last part of the path of what the function `library` answers."""
+PODS_LIBRARY = re.compile(r"/v1/pods/[^/]+/(?:keep|share)")
+"""What the function `library` answers."""
 
 
 class MemoryPorts:
@@ -129,7 +130,7 @@ class Deployment:
             name = "agent_api"
         elif path.startswith("/v1/provider-keys"):
             name = "provider_keys"
-        elif (method, path.rpartition("/")[2]) in LIBRARY:
+        elif method == "POST" and PODS_LIBRARY.fullmatch(path):
             name = "library"
         elif path.startswith("/v1/secrets"):
             name = "secrets"

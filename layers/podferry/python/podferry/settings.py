@@ -23,6 +23,7 @@ class Settings(BaseModel):
     stop_workflow_arn: str | None = Field(None, alias="STOP_WORKFLOW_ARN")
     move_workflow_arn: str | None = Field(None, alias="MOVE_WORKFLOW_ARN")
     proof_workflow_arn: str | None = Field(None, alias="PROOF_WORKFLOW_ARN")
+    share_workflow_arn: str | None = Field(None, alias="SHARE_WORKFLOW_ARN")
     provider_keys_secret_arn: str | None = Field(None, alias="PROVIDER_KEYS_SECRET_ARN")
     operator_key_secret_arn: str | None = Field(None, alias="OPERATOR_KEY_SECRET_ARN")
     reconciler_rule_name: str | None = Field(None, alias="RECONCILER_RULE_NAME")

@@ -7,7 +7,7 @@ function pays only for what it calls, and asks only for the settings that it has
 from functools import cache, cached_property
 
 from podferry.bootstrap.aws import AwsPorts
-from podferry.bootstrap.foundation import Foundation
+from podferry.bootstrap.environments import Environments
 from podferry.bootstrap.ports import Ports
 from podferry.domain.operation import OperationKind
 from podferry.domain.snapshot import SnapshotKind
@@ -22,9 +22,6 @@ from podferry.services.agent.saves import AskSave
 from podferry.services.agent.secrets import GiveSecrets
 from podferry.services.browse import Browse
 from podferry.services.cancel import CancelOperation
-from podferry.services.environments.change import ChangeEnvironment
-from podferry.services.environments.keep import KeepPod
-from podferry.services.environments.roll_back import RollBack
 from podferry.services.garbage.bury import BuryDead
 from podferry.services.garbage.collect import CollectGarbage
 from podferry.services.garbage.forget import ForgetRows
@@ -79,7 +76,7 @@ from podferry.settings import read_settings
 __all__ = ["Application", "AwsPorts", "Ports", "application"]
 
 
-class Application(Foundation):
+class Application(Environments):
     """Every use case, built on first use from one set of ports."""
 
     # Identity and account
@@ -151,18 +148,6 @@ class Application(Foundation):
     @cached_property
     def save_pod(self) -> SavePod:
         return SavePod(self.records, self.begin_save)
-
-    @cached_property
-    def keep_pod(self) -> KeepPod:
-        return KeepPod(self.records, self.verify_snapshot)
-
-    @cached_property
-    def roll_back(self) -> RollBack:
-        return RollBack(self.records)
-
-    @cached_property
-    def change_environment(self) -> ChangeEnvironment:
-        return ChangeEnvironment(self.records)
 
     @cached_property
     def cancel_operation(self) -> CancelOperation:

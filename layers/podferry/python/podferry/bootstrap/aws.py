@@ -86,6 +86,7 @@ class AwsPorts:
             Workflow.STOP: settings.stop_workflow_arn,
             Workflow.MOVE: settings.move_workflow_arn,
             Workflow.PROOF: settings.proof_workflow_arn,
+            Workflow.SHARE: settings.share_workflow_arn,
         }
         return StepFunctionsWorkflows(
             self._clients, {name: arn for name, arn in named.items() if arn is not None}

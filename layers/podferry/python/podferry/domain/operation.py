@@ -25,8 +25,17 @@ class OperationKind(StrEnum):
     RECOVER = "recover"
     """A start that nobody asked for: the pod's machine was lost."""
     VERIFY = "verify"
+    SHARE = "share"
+    """Scan a version before it is shared, or seal what leaves."""
+    ACCEPT = "accept"
+    """Copy what is shared into the account that accepts it."""
 
 
+NO_POD = ""
+"""`pod_id` of what came from another account: no pod of this one has to do with it."""
+
+UNMOVING = frozenset({OperationKind.VERIFY, OperationKind.SHARE, OperationKind.ACCEPT})
+"""Kinds that leave the pod as it is."""
 STARTS = frozenset({OperationKind.LAUNCH, OperationKind.START, OperationKind.RECOVER})
 
 
@@ -78,6 +87,7 @@ class Operation(Entity):
     PREFIX: ClassVar[str] = "op"
 
     pod_id: str
+    """`NO_POD` if it belongs to none."""
     kind: OperationKind
     cause: Cause
     state: OperationState = OperationState.RUNNING
@@ -96,6 +106,8 @@ class Operation(Entity):
     """Of a move: the ids of its stop and its start."""
     label: str | None = None
     """Of a save: what its user calls it. A stop takes it over from a save that it comes before."""
+    share_id: str | None = None
+    """Of `share` and `accept`."""
     offers: tuple[Offer, ...] = ()
     """Candidates still to try, best first."""
     offers_listed_at: datetime | None = None

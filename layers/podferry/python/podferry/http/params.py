@@ -14,6 +14,7 @@ EnvironmentId = Annotated[str, Path(pattern=f"^env_{_ULID}$")]
 VolumeId = Annotated[str, Path(pattern=f"^vol_{_ULID}$")]
 SnapshotId = Annotated[str, Path(pattern=f"^snap_{_ULID}$")]
 CommandId = Annotated[str, Path(pattern=f"^cmd_{_ULID}$")]
+ShareId = Annotated[str, Path(pattern=f"^share_{_ULID}$")]
 KeyId = Annotated[str, Path(pattern=f"^key_{_ULID}$")]
 SshKeyId = Annotated[str, Path(pattern=f"^ssh_{_ULID}$")]
 
@@ -21,6 +22,7 @@ VersionNo = Annotated[str, Path(pattern="^[1-9][0-9]{0,5}$", description="Of a v
 
 VOLUME_ID_PATTERN = f"^vol_{_ULID}$"
 ENVIRONMENT_ID_PATTERN = f"^env_{_ULID}$"
+ACCOUNT_ID_PATTERN = f"^acct_{_ULID}$"
 SNAPSHOT_ID_PATTERN = f"^snap_{_ULID}$"
 
 Limit = Annotated[int, Query(ge=1, le=100, description="Rows in a page.")]

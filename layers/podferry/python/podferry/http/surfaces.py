@@ -10,11 +10,12 @@ from podferry.http.routes.pods import routes as pods
 from podferry.http.routes.provider_keys import routes as provider_keys
 from podferry.http.routes.running import routes as running
 from podferry.http.routes.secrets import routes as secrets
+from podferry.http.routes.sharing import routes as sharing
 from podferry.http.routes.snapshots import routes as snapshots
 from podferry.http.routes.volumes import routes as volumes
 from podferry.http.routing import ApiRouter
 
-USER_ROUTES = (pods, running, snapshots, environments, volumes, accounts)
+USER_ROUTES = (pods, running, snapshots, environments, sharing, volumes, accounts)
 MARKET_ROUTES = (market,)
 KEY_ROUTES = (provider_keys,)
 LIBRARY_ROUTES = (library,)

@@ -29,6 +29,7 @@ from podferry.services.provider_keys import ProviderKeys
 from podferry.services.run_command import RunCommand
 from podferry.services.save_pod import SavePod
 from podferry.services.secrets import Secrets
+from podferry.services.sharing.ask import Shares
 from podferry.services.ssh_keys import SshKeys
 from podferry.services.start_pod import StartPod
 from podferry.services.stop_pod import StopPod
@@ -71,6 +72,8 @@ class UseCases(Protocol):
     def roll_back(self) -> RollBack: ...
     @property
     def change_environment(self) -> ChangeEnvironment: ...
+    @property
+    def shares(self) -> Shares: ...
     @property
     def cancel_operation(self) -> CancelOperation: ...
     @property

@@ -36,6 +36,8 @@ class ListedObject:
 class SnapshotObjects(Protocol):
     """Objects are written once, by agents, through signed URLs; we read, sign and at last delete.
 
+    Copies for those with whom an environment is shared we write ourselves.
+
     All methods may be called any number of times; none waits for an agent.
     """
 
@@ -49,10 +51,17 @@ class SnapshotObjects(Protocol):
         """Size and checksum as the store has them; `None` if there is no such object."""
 
     def read(self, kind: SnapshotKind, key: str) -> bytes:
-        """The whole object; for roots and pages only.
+        """The whole object, which is at most 64 MiB.
 
         Raises:
             SnapshotMissingError: no such object.
+        """
+
+    def put_once(self, kind: SnapshotKind, key: str, body: bytes, sha256: str) -> None:
+        """Store the object; if one of that name is there it stays, and has to be the same.
+
+        Raises:
+            SnapshotCorruptError: another object has this name, or the bytes have another hash.
         """
 
     def hashed(self, kind: SnapshotKind, key: str) -> ObjectFacts:

@@ -11,6 +11,7 @@ class Workflow(StrEnum):
     STOP = "stop"
     MOVE = "move"
     PROOF = "proof"
+    SHARE = "share"
 
 
 class ExecutionStatus(StrEnum):

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from podferry.domain.command import ENDED, Command
 from podferry.domain.errors import WrongStateError
-from podferry.domain.operation import STARTS, Operation, OperationKind, OperationState
-from podferry.domain.pod import Desired, Pod
+from podferry.domain.operation import STARTS, UNMOVING, Operation, OperationKind, OperationState
+from podferry.domain.pod import Desired
 from podferry.ports.store import Change, Update
 from podferry.ports.workflows import Workflows
 from podferry.services.operations import Operations
@@ -57,11 +57,10 @@ class CancelOperation:
                 raise WrongStateError(f"operation {operation.id} has moved the pod already")
             if operation.is_cancel_asked:
                 return []
-            pod = self.operations.pod_of(operation)
             return [
                 Update(replace(operation, is_cancel_asked=True)),
-                *_wish(pod, operation),
-                self.records.pod_event(pod, "operation.cancel_asked", operation),
+                *self._wish(operation),
+                *self.operations.told(operation, "operation.cancel_asked"),
             ]
 
         self.records.apply(plan)
@@ -81,10 +80,9 @@ class CancelOperation:
                     command.task_token, "OperationCancelledError", "cancelled by the user"
                 )
 
-
-def _wish(pod: Pod, operation: Operation) -> list[Change]:
-    """What its user wants of the pod, if the operation is one that moves it."""
-    if operation.kind == OperationKind.VERIFY:
-        return []
-    desired = Desired.STOPPED if operation.kind in STARTS else Desired.RUNNING
-    return [Update(replace(pod, desired=desired))]
+    def _wish(self, operation: Operation) -> list[Change]:
+        """What its user wants of the pod, if the operation is one that moves it."""
+        if operation.kind in UNMOVING:
+            return []
+        desired = Desired.STOPPED if operation.kind in STARTS else Desired.RUNNING
+        return [Update(replace(self.operations.pod_of(operation), desired=desired))]

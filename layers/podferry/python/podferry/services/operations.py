@@ -6,6 +6,7 @@ from typing import Any
 
 from podferry.domain.errors import OperationCancelledError, WrongStateError
 from podferry.domain.operation import (
+    NO_POD,
     Operation,
     OperationKind,
     OperationState,
@@ -26,6 +27,8 @@ WORKFLOW_OF = {
     OperationKind.STOP: Workflow.STOP,
     OperationKind.MOVE: Workflow.MOVE,
     OperationKind.VERIFY: Workflow.PROOF,
+    OperationKind.SHARE: Workflow.SHARE,
+    OperationKind.ACCEPT: Workflow.SHARE,
 }
 
 
@@ -42,6 +45,13 @@ class Operations:
 
     def pod_of(self, operation: Operation) -> Pod:
         return self.records.store.get(Pod, operation.pod_id)
+
+    def told(self, operation: Operation, event_type: str, **evidence: Any) -> list[Change]:
+        """An event under the operation's pod, if it belongs to one."""
+        if operation.pod_id == NO_POD:
+            return []
+        pod = self.pod_of(operation)
+        return [self.records.pod_event(pod, event_type, operation, **evidence)]
 
     def store_and_launch(self, operation: Operation, *changes: Change) -> None:
         """Write a new operation with its effects, then start its workflow.

@@ -64,12 +64,12 @@ class Reconcile:
             fresh = self.operations.load(listed.id)
             if not fresh.is_active or fresh.execution != listed.execution:
                 return []
-            pod = self.operations.pod_of(fresh)
+            # A stop whose gate kept failing gets its ways to the gate anew.
+            raised = replace(fresh, execution=fresh.execution + 1, assessments=0)
             return [
-                # A stop whose gate kept failing gets its ways to the gate anew.
-                Update(replace(fresh, execution=fresh.execution + 1, assessments=0)),
-                self.records.pod_event(
-                    pod, "operation.execution_restarted", fresh, execution=fresh.execution + 1
+                Update(raised),
+                *self.operations.told(
+                    fresh, "operation.execution_restarted", execution=raised.execution
                 ),
             ]
 

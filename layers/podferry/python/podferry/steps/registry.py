@@ -1,7 +1,7 @@
 """Which function serves which step, and how a step is called."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from podferry.domain.errors import InternalError
 from podferry.domain.operation import OperationKind
@@ -17,12 +17,17 @@ from podferry.services.launch.restore import AwaitReady, RestoreSnapshot
 from podferry.services.move.steps import CheckTarget, FailMove, FinishMove, RunHalf
 from podferry.services.operations import Operations
 from podferry.services.proof.prove import FailProof, ProveSnapshot
+from podferry.services.sharing.fail import FailShare
 from podferry.services.stop.capture import BeginStop, CaptureSnapshot, Quiesce
 from podferry.services.stop.commit import CommitHeads, VerifyCaptures
 from podferry.services.stop.give_up import AwaitGone, FinishStop, GiveUpMachine
 from podferry.services.stop.turn_back import AssessStop, FailStop, ResumeMachine
 from podferry.services.verification import Cursor
 from podferry.services.workflow_error import WorkflowError, from_catch
+
+if TYPE_CHECKING:
+    # The engine is loaded by the one function that serves these steps.
+    from podferry.services.sharing.run import RunShare
 
 Event = Mapping[str, Any]
 Reply = dict[str, Any]
@@ -88,6 +93,10 @@ class UseCases(Protocol):
     def prove_snapshot(self) -> ProveSnapshot: ...
     @property
     def fail_proof(self) -> FailProof: ...
+    @property
+    def run_share(self) -> "RunShare": ...
+    @property
+    def fail_share(self) -> FailShare: ...
 
 
 Step = Callable[[UseCases, Event], Reply | None]
@@ -161,10 +170,16 @@ _SNAPSHOT_STEPS: dict[str, Step] = {
     "FailProof": lambda app, event: app.fail_proof.run(_id(event), _error(event)),
 }
 
+_SHARING_STEPS: dict[str, Step] = {
+    "RunShare": lambda app, event: app.run_share.run(_id(event), event.get("cursor")),
+    "FailShare": lambda app, event: app.fail_share.run(_id(event), _error(event)),
+}
+
 STEPS: dict[str, dict[str, Step]] = {
     "steps_pods": _POD_STEPS,
     "steps_machines": _MACHINE_STEPS,
     "steps_snapshots": _SNAPSHOT_STEPS,
+    "steps_sharing": _SHARING_STEPS,
 }
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from podferry.adapters.aws.errors import aws_errors, code_of
-from podferry.domain.errors import InternalError, SnapshotMissingError
+from podferry.domain.errors import InternalError, SnapshotCorruptError, SnapshotMissingError
 from podferry.domain.snapshot import SnapshotKind
 from podferry.ports.objects import ListedObject, ObjectFacts, SignedUpload
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 DEFAULT_EXPIRY = timedelta(minutes=15)
 _PIECE = 1024 * 1024
 _MISSING = {"404", "NoSuchKey", "NotFound"}
+_EXISTS = {"412", "PreconditionFailed"}
+_WRONG_BYTES = {"BadDigest", "XAmzContentChecksumMismatch", "InvalidRequest"}
 
 
 class S3SnapshotObjects:
@@ -81,6 +83,25 @@ class S3SnapshotObjects:
     def read(self, kind: SnapshotKind, key: str) -> bytes:
         with aws_errors(f"read {key}"):
             return self._open(kind, key).read()
+
+    def put_once(self, kind: SnapshotKind, key: str, body: bytes, sha256: str) -> None:
+        checksum = base64.b64encode(bytes.fromhex(sha256)).decode()
+        with aws_errors(f"store {key}"):
+            try:
+                self._clients.s3.put_object(
+                    **self._at(kind, key), Body=body, ChecksumSHA256=checksum, IfNoneMatch="*"
+                )
+            except ClientError as error:
+                if code_of(error) in _WRONG_BYTES:
+                    raise SnapshotCorruptError(f"{key}: the bytes are not {sha256}") from error
+                if code_of(error) not in _EXISTS:
+                    raise
+                self._require_same(kind, key, sha256)
+
+    def _require_same(self, kind: SnapshotKind, key: str, sha256: str) -> None:
+        facts = self.facts(kind, key)
+        if facts is None or facts.sha256 != sha256:
+            raise SnapshotCorruptError(f"{key}: another object has this name already")
 
     def hashed(self, kind: SnapshotKind, key: str) -> ObjectFacts:
         digest, size = hashlib.sha256(), 0

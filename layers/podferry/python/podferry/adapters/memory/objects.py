@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import count
 
 from podferry.adapters.memory.surroundings import ManualClock
-from podferry.domain.errors import SnapshotMissingError
+from podferry.domain.errors import SnapshotCorruptError, SnapshotMissingError
 from podferry.domain.snapshot import SnapshotKind
 from podferry.ports.objects import ListedObject, ObjectFacts, SignedUpload
 from podferry.ports.surroundings import Clock
@@ -59,6 +59,14 @@ class MemoryObjects:
             return self._bodies[kind, key]
         except KeyError as error:
             raise SnapshotMissingError(f"{key} is not in the {kind} store") from error
+
+    def put_once(self, kind: SnapshotKind, key: str, body: bytes, sha256: str) -> None:
+        if hashlib.sha256(body).hexdigest() != sha256:
+            raise SnapshotCorruptError(f"{key}: the bytes are not {sha256}")
+        if self._bodies.get((kind, key), body) != body:
+            raise SnapshotCorruptError(f"{key}: another object has this name already")
+        if (kind, key) not in self._bodies:
+            self.put(kind, key, body)
 
     def hashed(self, kind: SnapshotKind, key: str) -> ObjectFacts:
         body = self.read(kind, key)

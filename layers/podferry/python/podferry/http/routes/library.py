@@ -6,7 +6,9 @@ from podferry.domain.account import Scope
 from podferry.http.answers import found, made
 from podferry.http.call import CallNow
 from podferry.http.models.environment import KeepBody, VersionView
+from podferry.http.models.share import NewShareView, ShareBody
 from podferry.http.params import PodId
+from podferry.http.routes.sharing import SHARE_ANSWERS, shared
 from podferry.http.routing import Answer, ApiRouter
 
 routes = ApiRouter("snapshots")
@@ -34,3 +36,10 @@ def keep_pod(call: CallNow, pod_id: PodId, body: KeepBody = THE_NEWEST) -> Respo
     if not kept.is_new:
         return found(view)
     return made(view, f"/v1/environments/{view.environment_id}/versions/{view.number}")
+
+
+@routes.operation("POST", "/v1/pods/<pod_id>/share", needs=Scope.PODS_WRITE, answers=SHARE_ANSWERS)
+def share_pod(call: CallNow, pod_id: PodId, body: ShareBody) -> Response[NewShareView]:
+    """Keep the environment of a stopped pod as a version, then share that version."""
+    version = call.use.keep_pod.keep(call.account_id, pod_id, None).version
+    return shared(call, version.environment_id, version.number, body)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from podferry.domain.errors import WrongStateError
-from podferry.domain.operation import Cause, Operation, OperationKind
+from podferry.domain.operation import NO_POD, Cause, Operation, OperationKind
 from podferry.domain.pod import Pod
 from podferry.domain.proof import ProofMode
 from podferry.domain.snapshot import Snapshot, SnapshotKind
@@ -26,10 +26,16 @@ class AskProof:
 
         Raises:
             NotFoundError: no such snapshot that can be restored.
-            WrongStateError: it is being verified already; names the operation.
+            WrongStateError: it is being verified already; names the operation. Or it was accepted
+                from a share.
             ConflictError: it expired at the same moment.
         """
         snapshot = restorable(self.records, account_id, snapshot_id)
+        if snapshot.pod_id == NO_POD:
+            raise WrongStateError(
+                f"snapshot {snapshot_id} came from another account and was verified when it was "
+                "accepted; a pod that is launched from it captures, and verifies, it anew"
+            )
         self._check_idle(snapshot)
         operation = self._operation(snapshot, mode)
         self.operations.store_and_launch(operation, *self._changes(snapshot, operation))

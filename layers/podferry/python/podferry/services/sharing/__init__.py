@@ -1,0 +1,1 @@
+"""Sharing a version of an environment: leak list, scan, decisions, receipt, and the copy."""
