@@ -1,5 +1,6 @@
 """The environment that the templates set is the one that the code reads."""
 
+from inspect import getattr_static
 from types import FunctionType
 from typing import Any
 
@@ -55,7 +56,7 @@ class Asked:
         self.names: list[tuple[str, tuple[Any, ...]]] = []
 
     def __getattr__(self, name: str) -> Any:
-        if isinstance(vars(Application)[name], FunctionType):
+        if isinstance(getattr_static(Application, name), FunctionType):
             return lambda kind: self._note(name, kind)
         return self._note(name)
 

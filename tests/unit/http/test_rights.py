@@ -20,7 +20,7 @@ from tests.unit.http.messages import message
 from tests.unit.http.running import a_running_pod, boot_token, machine_of, machine_token
 
 IDS = {"pod": "pod", "operation": "op", "environment": "env", "volume": "vol", "command": "cmd",
-       "key": "key", "ssh_key": "ssh", "snapshot": "snap"}  # fmt: skip
+       "key": "key", "ssh_key": "ssh", "snapshot": "snap", "share": "share"}  # fmt: skip
 
 
 def all_routes() -> list[tuple[str, str, str]]:

@@ -3,13 +3,16 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, Field, WithJsonSchema
 
 from podferry.domain.share import Decision, Finding, Receipt, Share, ShareState
 from podferry.http.models.fields import NO_NUL, Flag, Input, Name, Output, unique
 from podferry.http.params import ACCOUNT_ID_PATTERN
 from podferry.services.sharing.ask import DecisionOn, NewShare
 
+Moment = Annotated[
+    AwareDatetime, WithJsonSchema({"type": "string", "format": "date-time", "maxLength": 40})
+]
 AccountId = Annotated[str, Field(pattern=ACCOUNT_ID_PATTERN)]
 
 
@@ -22,7 +25,7 @@ class ShareBody(Input):
     link: Flag = Field(
         default=False, description="Make a secret; any account that has it may accept the share."
     )
-    expires_at: AwareDatetime | None = Field(
+    expires_at: Moment | None = Field(
         default=None, description="Nobody can accept it from then on; copies stay."
     )
 
