@@ -94,12 +94,19 @@ def status(user: User, scopes: frozenset[Scope], method: str, path: str) -> int:
     return user.deployment.call(method, path, minimal(method, path), token=token).status
 
 
+BODIES_OF_VERBS: dict[str, Any] = {
+    "exec": {"script": "id"},
+    "rollback": {"version": 1},
+    "share": {"link": True},
+    "decisions": {"decisions": [{"path": "/a", "decision": "accept"}]},
+}
+
+
 def minimal(method: str, path: str) -> Any:
     """A body that the route reads."""
-    if method == "POST" and path.endswith("/exec"):
-        return {"script": "id"}
-    if method == "POST" and path.endswith("/rollback"):
-        return {"version": 1}
+    verb = path.rpartition("/")[2]
+    if method == "POST" and verb in BODIES_OF_VERBS:
+        return BODIES_OF_VERBS[verb]
     if method == "PUT":
         return {"api_key": "x"}
     if path.startswith("/v1/volumes/"):

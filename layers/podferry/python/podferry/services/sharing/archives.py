@@ -8,7 +8,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from typing import IO
+from typing import IO, Protocol
 
 import zstandard
 
@@ -27,7 +27,15 @@ _ZIP, _GZIP, _BZIP2, _XZ, _ZSTD = (
     b"\x28\xb5\x2f\xfd",
 )
 _CLOSED = (b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07")
-_STREAMS: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {
+
+
+class _Stream(Protocol):
+    """What is unpacked piece by piece."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+_STREAMS: dict[bytes, Callable[[IO[bytes]], _Stream]] = {
     _GZIP: lambda raw: gzip.GzipFile(fileobj=raw),
     _BZIP2: bz2.BZ2File,
     _XZ: lzma.LZMAFile,
@@ -80,7 +88,7 @@ class _Budget:
     def __init__(self) -> None:
         self._left = MOST_UNPACKED
 
-    def pieces(self, stream: IO[bytes]) -> Iterator[bytes]:
+    def pieces(self, stream: _Stream) -> Iterator[bytes]:
         while piece := stream.read(_PIECE):
             self._left -= len(piece)
             if self._left < 0:

@@ -45,7 +45,7 @@ def _detector(name: str, literals: Iterable[bytes], detector: RegexBasedDetector
     return Rule(name, _TOKEN, tuple(literals), lambda text: any(detector.analyze_string(text)))
 
 
-class AWSSecretKey(RegexBasedDetector):  # type: ignore[misc]  # the library has no types
+class AWSSecretKey(RegexBasedDetector):
     """The half of the library's detector that looks for the secret."""
 
     secret_type = "AWS Secret Key"  # noqa: S105  # a name that the library wants
