@@ -75,6 +75,15 @@ def test_a_share_is_scanned_sealed_accepted_and_revoked(user: User, other: User)
     refused = other.post(f"/v1/shares/{share_id}/accept", {"token": token})
     assert (refused.status, refused.json["code"]) == (409, "wrong_state")
     assert user.get(f"/v1/shares/{share_id}").json["accepts"] == 1
+    pod_id = user.get("/v1/pods").json["data"][0]["id"]
+    told = [one["type"] for one in user.get(f"/v1/pods/{pod_id}/events").json["data"]]
+    assert {one.partition("share_")[2] for one in told if "share_" in one} == {
+        "scanning",
+        "sealing",
+        "shared",
+        "accepted",
+        "revoked",
+    }
 
 
 def test_a_pod_is_kept_and_shared_in_one_request(user: User) -> None:

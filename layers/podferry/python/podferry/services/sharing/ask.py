@@ -97,7 +97,16 @@ class Shares:
     def _launch(self, share: Share, operation: Operation, *changes: Change) -> None:
         named = replace(operation, share_id=share.id, environment_snapshot_id=share.snapshot_id)
         named = self.operations.with_milestone(named, "asked")
-        self.operations.store_and_launch(named, Create(named), *changes)
+        told = self._told(share, named, f"environment.share_{share.state}")
+        self.operations.store_and_launch(named, Create(named), *told, *changes)
+
+    def _told(
+        self, share: Share, operation: Operation, event: str, **evidence: str
+    ) -> list[Change]:
+        """Under the pod that the version was captured from: what became of it, and who took it."""
+        return self.operations.told(
+            operation, event, share_id=share.id, version=share.version, **evidence
+        )
 
     def get(self, account_id: str, share_id: str) -> Share:
         """One of the account's own shares."""
@@ -162,7 +171,11 @@ class Shares:
             if share.state == ShareState.REVOKED:
                 return []
             now = self.records.now()
-            return [Update(replace(share, state=ShareState.REVOKED, revoked_at=now))]
+            operation = self.operations.load(share.operation_id)
+            return [
+                Update(replace(share, state=ShareState.REVOKED, revoked_at=now)),
+                *self._told(share, operation, "environment.share_revoked"),
+            ]
 
         self.records.apply(plan)
 
@@ -188,6 +201,12 @@ class Shares:
                 Create(environment),
                 Create(snapshot),
                 Update(replace(share, accepts=share.accepts + 1)),
+                *self._told(
+                    share,
+                    self.operations.load(share.operation_id),
+                    "environment.share_accepted",
+                    by=account_id,
+                ),
             ]
 
         self.operations.schedules.enable()

@@ -20,7 +20,8 @@ def hits_of(page: SnapshotPage, entry: Entry) -> list[Hit]:
     """What the scan has against the entry."""
     path = shown(entry)
     hits = scan_bytes(path, page.content(entry)) if entry.is_regular else []
-    hits += scan_bytes(path, iter([_words(page, entry)]))
+    if words := _words(page, entry):
+        hits += scan_bytes(path, [words])
     if entry.is_regular and entry.refs:
         hits += _packed(path, page, entry)
     return hits[:MOST_HITS]

@@ -45,7 +45,10 @@ class FailShare:
             share = self.records.store.get(Share, operation.share_id or "")
             if share.state not in _BEFORE_THE_END:
                 return []
-            return [Update(replace(share, state=ShareState.FAILED))]
+            told = self.operations.told(
+                operation, "environment.share_failed", share_id=share.id, version=share.version
+            )
+            return [Update(replace(share, state=ShareState.FAILED)), *told]
         snapshot = self.records.store.get(Snapshot, operation.environment_snapshot_id or "")
         if snapshot.state not in UNFINISHED:
             return []

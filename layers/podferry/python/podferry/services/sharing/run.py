@@ -196,7 +196,11 @@ class Sealing:
                 return []
             check_move(share, to)
             moved = Update(replace(share, state=to, **changes))
-            return [moved] if to == ShareState.SEALING else [moved, self._ended(to, changes)]
+            told = self.base.operations.told(
+                self.operation, f"environment.share_{to}", share_id=share.id, version=share.version
+            )
+            ends = [] if to == ShareState.SEALING else [self._ended(to, changes)]
+            return [moved, *ends, *told]
 
         self.base.records.apply(plan)
 
