@@ -17,6 +17,7 @@ from podferry.ports.store import Create
 from podferry.services.garbage.bury import BuryDead
 from podferry.services.garbage.collect import CollectGarbage
 from podferry.services.garbage.forget import ForgetRows
+from podferry.services.garbage.recharge import MoveCharges
 from podferry.services.garbage.sweep import SweepObjects
 from podferry.services.garbage.thin import ThinOut
 from podferry.services.garbage.trash import EmptyTrash
@@ -88,8 +89,8 @@ class Deployment:
         records = self.records
         sweep = SweepObjects(records, self.objects, VerifySnapshot(records, self.objects))
         thin = ThinOut(records, ThinSaves(records), EmptyTrash(records))
-        bury, forget = BuryDead(records), ForgetRows(records)
-        collector = CollectGarbage(records, thin, bury, sweep, forget, self.signals)
+        bury, charges, forget = BuryDead(records), MoveCharges(records), ForgetRows(records)
+        collector = CollectGarbage(records, thin, bury, sweep, charges, forget, self.signals)
         outcome = collector.run(lambda: True)
         assert outcome["is_finished"]
 

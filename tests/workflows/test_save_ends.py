@@ -253,7 +253,7 @@ def test_promise_05_only_the_open_save_of_the_pods_machine_becomes_the_head(worl
     pod, save = verified(world)
     change(world, pod, save)
     with pytest.raises(WrongStateError):
-        world.app.end_save.commit(save.id)
+        world.app.end_save.commit(save.id, 1)
     assert world.volume(pod).head is None
 
 
@@ -266,7 +266,7 @@ def test_promise_05_a_stop_that_is_asked_for_while_a_save_is_committed_comes_fir
 
     world.store.before_commit = stop
     with pytest.raises(WrongStateError):
-        world.app.end_save.commit(save.id)
+        world.app.end_save.commit(save.id, 1)
     assert world.volume(pod).head is None
 
 

@@ -201,17 +201,31 @@ class VolumeHistories(RuleBasedStateMachine):
             if volume.purged_at is None:
                 assert volume.head == self.heads[volume.id]
 
+    @invariant()
+    def the_sums_are_those_of_the_charges(self) -> None:
+        sums: dict[str, int] = {}
+        for snapshot in self.yard.snapshots():
+            if snapshot.charge is not None:
+                sums[snapshot.charge.to] = sums.get(snapshot.charge.to, 0) + snapshot.charge.bytes
+        charged = self.yard.charged_bytes()
+        assert {one: n for one, n in sums.items() if n} == {o: n for o, n in charged.items() if n}
+        # A deletion is noted after it was done, so never less than there is.
+        assert sum(charged.values()) >= self.yard.stored_bytes()
+
     def teardown(self) -> None:
         """Only what was deleted goes; when all is deleted, all goes."""
         if not hasattr(self, "yard"):
             return
         self.yard.rounds(3)
+        charged = self.yard.charged_bytes()
+        assert sum(charged.values()) == self.yard.stored_bytes()
         for volume in sorted(set(self.heads) - set(self.trashed)):
             self.app.keep_volume.trash(self.account, volume)
         self.yard.rounds(UNTIL_EMPTY)
         assert self.yard.keys() == []
         assert all(volume.purged_at is not None for volume in self.yard.volumes())
         assert self.yard.snapshots() == []
+        assert sum(self.yard.charged_bytes().values()) == 0
         assert self.yard.world.signals.counts["GarbageHalted"] == 0
 
 

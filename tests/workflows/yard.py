@@ -23,6 +23,7 @@ from podferry.domain.snapshot import (
 from podferry.domain.volume import Volume
 from podferry.ports.store import Create, Update
 from podferry.services.garbage.shift import COLLECTOR_ID
+from podferry.services.storage import charged_first
 
 KIND = SnapshotKind.VOLUME
 UNFINISHED = {SnapshotState.OPEN, SnapshotState.CAPTURED}
@@ -112,8 +113,11 @@ class Yard:
         verdict = self.world.app.verify_snapshot.run([captured], None, trust_parents=True)
         assert verdict.cursor is None
         volume = self.store.get(Volume, snapshot.subject_id)
-        committed = replace(captured, state=SnapshotState.COMMITTED)
-        self.store.commit(Update(committed), Update(replace(volume, head=snapshot_id)))
+        committed = replace(
+            captured, state=SnapshotState.COMMITTED, stored_bytes=verdict.stored_bytes[snapshot_id]
+        )
+        charged, sums = charged_first(self.records, committed)
+        self.store.commit(Update(charged), *sums, Update(replace(volume, head=snapshot_id)))
 
     def _root(self, snapshot: Snapshot) -> bytes:
         entries = [
@@ -199,6 +203,14 @@ class Yard:
     def keys(self) -> list[str]:
         """What is in the store."""
         return list(self.world.objects.keys(KIND))
+
+    def stored_bytes(self) -> int:
+        """Of all that is in the store."""
+        return sum(one.size for one in self.world.objects.listed(KIND, "", None, 10**6))
+
+    def charged_bytes(self) -> dict[str, int]:
+        """What each volume answers for."""
+        return self.world.app.read_storage.of_each(self.world.account.id)
 
     def needed_by(self, snapshot_id: str) -> Iterable[str]:
         """The objects that a restore of it reads."""

@@ -1,14 +1,17 @@
 """Volumes over HTTP: history, forks, the trash."""
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from podferry.domain.pod import Pod
 from podferry.domain.snapshot import Snapshot
+from podferry.domain.storage import Charge
 from podferry.domain.volume import Volume
 from podferry.ports.store import Update
+from podferry.services.storage import charged
 from tests.unit.http.deployment import User
 from tests.unit.http.running import a_running_pod, a_stopped_pod, an_open_snapshot, commit_snapshot
 
@@ -172,3 +175,25 @@ def test_promise_05_a_start_with_a_volume_in_use_is_409_and_names_its_pod(user: 
     reader = {"volume": {"id": volume_id, "read_only": True}}
     assert user.post(f"/v1/pods/{stopped}/start", reader).status == 202
     assert user.get(f"/v1/pods/{stopped}").json["volume"]["id"] == volume_id
+
+
+def test_what_is_stored_is_shown_with_volumes_and_summed_up_for_the_account(user: User) -> None:
+    volume_id, save = a_saved_volume(user)
+    deployment = user.deployment
+    counted = replace(save, revision=deployment.ports.store.get(Snapshot, save.id).revision)
+    charge = Charge(to=volume_id, bytes=4096)
+    charged_save, sums = charged(deployment.use.records, counted, charge)
+    deployment.ports.store.commit(Update(charged_save), *sums)
+    environment = user.get("/v1/environments").json["data"][0]
+    deployment.ports.clock.advance(timedelta(seconds=10))
+    assert user.get(f"/v1/volumes/{volume_id}").json["stored_bytes"] == 4096
+    [row] = user.get("/v1/volumes").json["data"]
+    assert row["stored_bytes"] == 4096
+    assert environment["stored_bytes"] == 0
+    assert user.get(f"/v1/environments/{environment['id']}").json["stored_bytes"] == 0
+    assert user.get("/v1/account/storage").json == {
+        "stored_bytes": 4096,
+        "volumes_bytes": 4096,
+        "environments_bytes": 0,
+        "byte_seconds": 40960,
+    }

@@ -25,6 +25,7 @@ from podferry.services.cancel import CancelOperation
 from podferry.services.garbage.bury import BuryDead
 from podferry.services.garbage.collect import CollectGarbage
 from podferry.services.garbage.forget import ForgetRows
+from podferry.services.garbage.recharge import MoveCharges
 from podferry.services.garbage.sweep import SweepObjects
 from podferry.services.garbage.thin import ThinOut
 from podferry.services.garbage.trash import EmptyTrash
@@ -69,6 +70,7 @@ from podferry.services.stop.commit import CommitHeads, VerifyCaptures
 from podferry.services.stop.give_up import AwaitGone, FinishStop, GiveUpMachine
 from podferry.services.stop.turn_back import AssessStop, FailStop, ResumeMachine
 from podferry.services.stop_pod import StopPod
+from podferry.services.storage import ReadStorage
 from podferry.services.volumes.history import ForkVolume, RestoreVolume
 from podferry.services.volumes.keep import KeepVolume
 from podferry.settings import read_settings
@@ -157,6 +159,10 @@ class Application(Environments):
     @cached_property
     def run_command(self) -> RunCommand:
         return RunCommand(self.records)
+
+    @cached_property
+    def read_storage(self) -> ReadStorage:
+        return ReadStorage(self.records)
 
     # Volumes
 
@@ -401,8 +407,9 @@ class Application(Environments):
         records = self.records
         sweep = SweepObjects(records, self.ports.objects, self.verify_snapshot)
         thin = ThinOut(records, ThinSaves(records), EmptyTrash(records))
-        forget, signals = ForgetRows(records), self.ports.signals
-        return CollectGarbage(records, thin, BuryDead(records), sweep, forget, signals)
+        bury, charges, forget = BuryDead(records), MoveCharges(records), ForgetRows(records)
+        signals = self.ports.signals
+        return CollectGarbage(records, thin, bury, sweep, charges, forget, signals)
 
 
 @cache

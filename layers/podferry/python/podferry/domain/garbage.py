@@ -41,6 +41,8 @@ class Sweep:
     """The last key of a sweep that ran out of time."""
     held: int = 0
     """Objects that stay."""
+    needed_bytes: int = 0
+    """Of those that are needed."""
     has_young: bool = False
     """Something was too young to be judged, so the sweep is repeated."""
     is_done: bool = False

@@ -35,6 +35,11 @@ class RootManifest:
     bytes: int
 
     @property
+    def own_bytes(self) -> int:
+        """Of what it needs, the part that it stored itself; without the root."""
+        return sum(one.size for one in self.needed if one.snapshot_id == self.snapshot_id)
+
+    @property
     def content(self) -> frozenset[str]:
         """Equal in two roots that hold the same tree, stored in the same places.
 

@@ -20,6 +20,7 @@ from podferry.domain.image import BaseImage
 from podferry.domain.pod import Setup
 from podferry.domain.proof import Proof
 from podferry.domain.saving import SaveKind
+from podferry.domain.storage import Charge
 
 ROOT = "root"
 """The object that names all others."""
@@ -78,6 +79,10 @@ class Snapshot(Entity):
     committed_at: datetime | None = None
     proven_objects: int = 0
     """Of a save that is being verified: how many of its objects are proven."""
+    stored_bytes: int | None = None
+    """What it added to the store, its root included, as its verification counted."""
+    charge: Charge | None = None
+    """Who answers for what lies below it; `None` before it is committed."""
     expired_at: datetime | None = None
     """When it was thinned out. It stays committed: newer snapshots may need its objects."""
     left_at: datetime | None = None

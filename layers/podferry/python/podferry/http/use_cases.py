@@ -33,6 +33,7 @@ from podferry.services.sharing.ask import Shares
 from podferry.services.ssh_keys import SshKeys
 from podferry.services.start_pod import StartPod
 from podferry.services.stop_pod import StopPod
+from podferry.services.storage import ReadStorage
 from podferry.services.volumes.history import ForkVolume, RestoreVolume
 from podferry.services.volumes.keep import KeepVolume
 
@@ -58,6 +59,8 @@ class UseCases(Protocol):
     def move_pod(self) -> MovePod: ...
     @property
     def save_pod(self) -> SavePod: ...
+    @property
+    def read_storage(self) -> ReadStorage: ...
     @property
     def restore_volume(self) -> RestoreVolume: ...
     @property

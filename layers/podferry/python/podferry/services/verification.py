@@ -4,9 +4,9 @@ The work is cut into shares that fit a function's time; a cursor carries it on.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -39,6 +39,8 @@ class Verdict:
 
     cursor: Cursor | None
     proven_objects: int
+    stored_bytes: Mapping[str, int] = field(default_factory=dict)
+    """What each snapshot that was looked at added to the store, its root included."""
 
     def as_state(self) -> dict[str, Any]:
         """The form in which a workflow carries it."""
@@ -75,15 +77,18 @@ class VerifySnapshot:
             SnapshotCorruptError: an object has another size or checksum than recorded.
         """
         at = cursor or Cursor(snapshot=0, objects=0)
+        stored: dict[str, int] = {}
         for index in range(at.snapshot, len(snapshots)):
             snapshot = snapshots[index]
             start = at.objects if index == at.snapshot else 0
-            todo = self._to_prove(snapshot, trust_parents=trust_parents)
+            root = self.read_root(snapshot)
+            stored[snapshot.id] = root.own_bytes + _root_size(snapshot)
+            todo = self._to_prove(snapshot, root, trust_parents=trust_parents)
             looked_up = todo[start : start + share]
             self.look_up(snapshot, looked_up)
             if start + len(looked_up) < len(todo):
-                return Verdict(Cursor(index, start + len(looked_up)), len(looked_up))
-        return Verdict(None, sum(1 for _ in snapshots))
+                return Verdict(Cursor(index, start + len(looked_up)), len(looked_up), stored)
+        return Verdict(None, sum(1 for _ in snapshots), stored)
 
     def read_root(self, snapshot: Snapshot) -> RootManifest:
         """The root as recorded by the agent, read back and compared.
@@ -116,8 +121,10 @@ class VerifySnapshot:
         """
         look_at_each(share, partial(self._look_up_one, snapshot))
 
-    def _to_prove(self, snapshot: Snapshot, *, trust_parents: bool) -> list[NeededObject]:
-        needed = self.read_root(snapshot).needed
+    def _to_prove(
+        self, snapshot: Snapshot, root: RootManifest, *, trust_parents: bool
+    ) -> list[NeededObject]:
+        needed = root.needed
         if not trust_parents:
             return list(needed)
         known = self._needed_by_parent(snapshot)
@@ -147,6 +154,10 @@ class VerifySnapshot:
                 f"snapshot {snapshot.id}: {needed.name} of {needed.snapshot_id} is not in the store"
             )
         check_facts(snapshot, needed, facts)
+
+
+def _root_size(snapshot: Snapshot) -> int:
+    return 0 if snapshot.root is None else snapshot.root.size
 
 
 def look_at_each(share: Sequence[NeededObject], look: Callable[[NeededObject], None]) -> None:

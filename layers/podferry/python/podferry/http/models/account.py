@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field
 
 from podferry.domain.account import USER_SCOPES, Account, ApiKey, Scope, SshKey
 from podferry.http.models.fields import Input, Name, Output, unique
+from podferry.services.storage import AccountStorage
 
 
 def _grantable(scope: Scope) -> Scope:
@@ -39,6 +40,27 @@ class AccountView(Output):
     @classmethod
     def of(cls, account: Account) -> "AccountView":
         return cls(id=account.id, name=account.name, created_at=account.created_at)
+
+
+class StorageView(Output):
+    """What an account has in the store. Shared objects are counted once."""
+
+    stored_bytes: int
+    volumes_bytes: int
+    environments_bytes: int
+    byte_seconds: int = Field(
+        description="Bytes times seconds since the account exists. Take the difference of two "
+        "readings: divided by 2^30 and the seconds of a month it is in GiB-months."
+    )
+
+    @classmethod
+    def of(cls, storage: AccountStorage) -> "StorageView":
+        return cls(
+            stored_bytes=storage.volumes_bytes + storage.environments_bytes,
+            volumes_bytes=storage.volumes_bytes,
+            environments_bytes=storage.environments_bytes,
+            byte_seconds=storage.byte_seconds,
+        )
 
 
 class KeyView(Output):

@@ -25,15 +25,23 @@ class EnvironmentView(Output):
     )
     captured_at: datetime | None
     size_bytes: int
+    stored_bytes: int = Field(
+        description="Of the store, what this environment answers for: what its captures added, and "
+        "what it alone still needs of others. Each byte is counted with one environment."
+    )
     versions: int = Field(description="How many versions it has; they are numbered from 1.")
     made_from: VersionRefView | None = Field(description="The version that it began as, if any.")
     created_at: datetime
     revision: int
 
     @classmethod
-    def of(cls, environment: Environment) -> "EnvironmentView":
-        known = {name: getattr(environment, name) for name in cls.model_fields}
-        return cls(**{**known, "made_from": VersionRefView.of(environment.made_from)})
+    def of(cls, environment: Environment, stored_bytes: int) -> "EnvironmentView":
+        made = {"made_from", "stored_bytes"}
+        return cls(
+            **{name: getattr(environment, name) for name in cls.model_fields.keys() - made},
+            made_from=VersionRefView.of(environment.made_from),
+            stored_bytes=stored_bytes,
+        )
 
 
 class VerifyBody(Input):

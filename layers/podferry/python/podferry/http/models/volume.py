@@ -32,6 +32,10 @@ class VolumeView(Output):
     )
     age_seconds: float | None = Field(description="Of the head.")
     size_bytes: int
+    stored_bytes: int = Field(
+        description="Of the store, what this volume answers for: what its saves added, and what it "
+        "alone still needs of others. Each byte is counted with one volume."
+    )
     in_use_by: str | None = Field(description="The pod whose machine may write it.")
     read_by: tuple[str, ...] = Field(description="The pods that work on copies of it.")
     forked_from: OriginView | None
@@ -43,12 +47,13 @@ class VolumeView(Output):
     revision: int
 
     @classmethod
-    def of(cls, volume: Volume, now: datetime) -> "VolumeView":
+    def of(cls, volume: Volume, now: datetime, stored_bytes: int) -> "VolumeView":
         saved_at, origin = volume.saved_at, volume.forked_from
-        made = {"age_seconds", "in_use_by", "read_by", "forked_from", "deleted_at"}
+        made = {"age_seconds", "stored_bytes", "in_use_by", "read_by", "forked_from", "deleted_at"}
         return cls(
             **{name: getattr(volume, name) for name in cls.model_fields.keys() - made},
             age_seconds=None if saved_at is None else (now - saved_at).total_seconds(),
+            stored_bytes=stored_bytes,
             in_use_by=None if volume.lease is None else volume.lease.pod_id,
             read_by=volume.readers,
             forked_from=None

@@ -14,6 +14,7 @@ from podferry.http.models.account import (
     NewKeyView,
     NewSshKeyBody,
     SshKeyView,
+    StorageView,
 )
 from podferry.http.models.page import PageView
 from podferry.http.params import DEFAULT_LIMIT, Cursor, KeyId, Limit, SshKeyId
@@ -59,6 +60,17 @@ def get_account(call: CallNow) -> Response[AccountView]:
     """See whose key this is."""
     account = call.use.accounts.get(call.account_id)
     return found(AccountView.of(account), account.revision)
+
+
+@routes.operation(
+    "GET",
+    "/v1/account/storage",
+    needs=Scope.ACCOUNT_READ,
+    answers={200: Answer(StorageView, "What the account has in the store.")},
+)
+def get_storage(call: CallNow) -> Response[StorageView]:
+    """See how much of the store is the account's; volumes and environments show their parts."""
+    return found(StorageView.of(call.use.read_storage.of_account(call.account_id)))
 
 
 @routes.operation(

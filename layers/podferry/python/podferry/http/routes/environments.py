@@ -74,7 +74,8 @@ def change_environment(
         changed = call.use.change_environment.rename(
             call.account_id, environment_id, name, environment.revision
         )
-    return found(EnvironmentView.of(changed), changed.revision)
+    stored = call.use.read_storage.of_one(environment_id)
+    return found(EnvironmentView.of(changed, stored), changed.revision)
 
 
 @routes.operation(

@@ -34,7 +34,8 @@ def list_environments(
 ) -> Response[PageView[EnvironmentView]]:
     """List the account's environments."""
     page = call.use.browse.environments(call.account_id, limit=limit, cursor=cursor)
-    rows = tuple(EnvironmentView.of(environment) for environment in page.items)
+    stored = call.use.read_storage.of_each(call.account_id)
+    rows = tuple(EnvironmentView.of(one, stored.get(one.id, 0)) for one in page.items)
     return found(PageView[EnvironmentView](data=rows, next_cursor=page.cursor))
 
 
@@ -46,7 +47,8 @@ def list_environments(
 )
 def get_environment(call: CallNow, environment_id: EnvironmentId) -> Response[EnvironmentView]:
     """See an environment."""
-    view = EnvironmentView.of(call.use.browse.environment(call.account_id, environment_id))
+    environment = call.use.browse.environment(call.account_id, environment_id)
+    view = EnvironmentView.of(environment, call.use.read_storage.of_one(environment_id))
     return found(view, view.revision)
 
 

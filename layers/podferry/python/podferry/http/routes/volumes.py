@@ -21,6 +21,8 @@ from podferry.http.routing import Answer, ApiRouter
 routes = ApiRouter("volumes")
 
 A_FORK = ForkBody()
+NOTHING_YET = 0
+"""A fork stores nothing before its first save."""
 THE_VOLUME = {200: Answer(VolumeView, "The volume.", ("ETag",))}
 THE_VOLUME_ONCE = {200: Answer(VolumeView, "The volume.", ("ETag", "Idempotent-Replayed"))}
 
@@ -42,7 +44,8 @@ def list_volumes(
 ) -> Response[PageView[VolumeView]]:
     """List the account's volumes."""
     page = call.use.browse.volumes(call.account_id, is_in_trash=deleted, limit=limit, cursor=cursor)
-    rows = tuple(VolumeView.of(volume, call.now) for volume in page.items)
+    stored = call.use.read_storage.of_each(call.account_id)
+    rows = tuple(VolumeView.of(one, call.now, stored.get(one.id, 0)) for one in page.items)
     return found(PageView[VolumeView](data=rows, next_cursor=page.cursor))
 
 
@@ -143,7 +146,7 @@ def fork_volume(
     """
     fork = call.use.fork_volume.fork(call.account_id, volume_id, body.snapshot_id, body.name)
     headers = {"Location": f"/v1/volumes/{fork.id}", "ETag": etag_of(fork.revision)}
-    return Response(201, JSON, VolumeView.of(fork, call.now), headers)
+    return Response(201, JSON, VolumeView.of(fork, call.now, NOTHING_YET), headers)
 
 
 @routes.operation(
@@ -172,5 +175,6 @@ def undelete_volume(call: CallNow, volume_id: VolumeId) -> Response[VolumeView]:
 
 
 def _shown(call: Call, volume_id: str) -> Response[VolumeView]:
-    view = VolumeView.of(call.use.browse.volume(call.account_id, volume_id), call.now)
+    volume = call.use.browse.volume(call.account_id, volume_id)
+    view = VolumeView.of(volume, call.now, call.use.read_storage.of_one(volume_id))
     return found(view, view.revision)

@@ -12,6 +12,7 @@ from podferry.domain.snapshot import SnapshotKind
 from podferry.ports.surroundings import Signals
 from podferry.services.garbage.bury import BuryDead
 from podferry.services.garbage.forget import ForgetRows
+from podferry.services.garbage.recharge import MoveCharges
 from podferry.services.garbage.shift import Shift, begin, finish
 from podferry.services.garbage.stock import Stock, take_stock
 from podferry.services.garbage.sweep import SweepObjects
@@ -23,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CollectGarbage:
-    """Thin out, bury what is dead, look again at what is left, sweep, forget.
+    """Thin out, bury what is dead, look again at what is left, sweep, move charges, forget.
 
     Every step stands on rows alone and may be cut off and repeated at any point.
     """
@@ -32,6 +33,7 @@ class CollectGarbage:
     thin: ThinOut
     bury: BuryDead
     sweep: SweepObjects
+    charges: MoveCharges
     forget: ForgetRows
     signals: Signals
 
@@ -77,6 +79,7 @@ class CollectGarbage:
             stock = self._stock(account_id, kind)
             lineage = Lineage(stock.snapshots)
             self.sweep.run(shift, stock, lineage)
+            self.charges.run(shift, stock, lineage)
             self.forget.run(shift, stock, lineage)
         except PodferryError as error:
             self.signals.count("GarbageHalted")

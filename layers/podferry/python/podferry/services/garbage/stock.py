@@ -18,6 +18,8 @@ class Stock:
     pinned: frozenset[str]
     """Heads, what a volume can be taken back to though it is not in its list, what an operation
     at work has to do with, what an unfinished capture builds on."""
+    living: dict[str, frozenset[str]]
+    """The environments or volumes that are not deleted for good, and which snapshots they name."""
 
 
 def take_stock(records: Records, account_id: str, kind: SnapshotKind) -> Stock:
@@ -30,7 +32,8 @@ def take_stock(records: Records, account_id: str, kind: SnapshotKind) -> Stock:
             found |= {one.id: one for one in records.all_owned(Snapshot, owner)}
     heads = frozenset(subject.head for subject in subjects if subject.head is not None)
     pinned = heads | _pins(subjects) | _at_work(records, account_id, found) | _built_on(found)
-    return Stock(tuple(found[one] for one in sorted(found)), heads, pinned)
+    living = {subject.id: _named(subject) for subject in subjects if _is_living(subject)}
+    return Stock(tuple(found[one] for one in sorted(found)), heads, pinned, living)
 
 
 def _subjects(
@@ -53,8 +56,20 @@ def _at_work(records: Records, account_id: str, found: dict[str, Snapshot]) -> s
 
 def _pins(subjects: list[Environment | Volume]) -> set[str]:
     """Besides heads: what forks began with, and the newest whole saves before partial heads."""
-    volumes = (subject for subject in subjects if isinstance(subject, Volume))
-    return {pin for volume in volumes for pin in volume.pins}
+    return {pin for subject in subjects for pin in _named(subject)}
+
+
+def _named(subject: Environment | Volume) -> frozenset[str]:
+    if isinstance(subject, Volume):
+        return subject.pins
+    return frozenset() if subject.head is None else frozenset({subject.head})
+
+
+def _is_living(subject: Environment | Volume) -> bool:
+    """What lies in the trash may be taken back, and is charged until then."""
+    if isinstance(subject, Volume):
+        return subject.purged_at is None
+    return subject.deleted_at is None
 
 
 def _built_on(found: dict[str, Snapshot]) -> set[str]:

@@ -8,11 +8,13 @@ from podferry.domain.garbage import SAFE_AGE, Sweep
 from podferry.domain.lineage import Lineage
 from podferry.domain.manifest import NeededObject
 from podferry.domain.snapshot import ROOT, Snapshot, SnapshotState, hash_in, object_key
+from podferry.domain.storage import Charge
 from podferry.ports.objects import ListedObject, SnapshotObjects
-from podferry.ports.store import Update
+from podferry.ports.store import Change, Update
 from podferry.services.garbage.shift import Shift
 from podferry.services.garbage.stock import Stock
 from podferry.services.records import Records
+from podferry.services.storage import charged
 from podferry.services.verification import VerifySnapshot
 
 PAGE = 1000
@@ -28,6 +30,8 @@ class _Found:
     sweep: Sweep
     objects: int = 0
     bytes: int = 0
+    needed_bytes: int | None = None
+    """Of all that lies there and is needed, once all of it was listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,8 @@ class SweepObjects:
     def _is_due(self, snapshot: Snapshot, keepers: tuple[str, ...]) -> bool:
         if snapshot.state not in {SnapshotState.COMMITTED, SnapshotState.DELETED}:
             return False
-        if snapshot.sweep is not None and snapshot.sweep.kept_for == keepers:
+        is_charged = snapshot.charge is not None or snapshot.state == SnapshotState.DELETED
+        if snapshot.sweep is not None and snapshot.sweep.kept_for == keepers and is_charged:
             return not snapshot.sweep.is_done
         return self.records.now() - snapshot.created_at >= SAFE_AGE
 
@@ -70,6 +75,7 @@ class SweepObjects:
             page = self.objects.listed(snapshot.kind, prefix, found.sweep.up_to, PAGE)
             self._clear(snapshot, page, needed, found)
             if len(page) < PAGE:
+                found.needed_bytes = found.sweep.needed_bytes
                 found.sweep = _ended(found.sweep)
                 break
             found.sweep = replace(found.sweep, up_to=page[-1].key)
@@ -91,9 +97,11 @@ class SweepObjects:
             self.objects.delete(snapshot.kind, [one.key for one in old])
         found.objects += len(old)
         found.bytes += sum(one.size for one in old)
+        needed_bytes = sum(one.size for one in page) - sum(one.size for one in doomed)
         found.sweep = replace(
             found.sweep,
             held=found.sweep.held + len(page) - len(old),
+            needed_bytes=found.sweep.needed_bytes + needed_bytes,
             has_young=found.sweep.has_young or len(old) < len(doomed),
         )
 
@@ -103,8 +111,20 @@ class SweepObjects:
             objects_freed=shift.row.objects_freed + found.objects,
             bytes_freed=shift.row.bytes_freed + found.bytes,
         )
-        fresh = self.records.store.get(Snapshot, snapshot.id)
-        shift.commit_counted(row, Update(replace(fresh, sweep=found.sweep)))
+        fresh = replace(self.records.store.get(Snapshot, snapshot.id), sweep=found.sweep)
+        swept, sums = self._charged(fresh, found.needed_bytes)
+        shift.commit_counted(row, Update(swept), *sums)
+
+    def _charged(self, swept: Snapshot, needed_bytes: int | None) -> tuple[Snapshot, list[Change]]:
+        """What is left is charged to whom it was.
+
+        What nobody counted when it was committed is charged for the first time.
+        """
+        was_used = swept.charge is not None or swept.state == SnapshotState.COMMITTED
+        if needed_bytes is None or not was_used:
+            return swept, []
+        to = swept.subject_id if swept.charge is None else swept.charge.to
+        return charged(self.records, swept, Charge(to=to, bytes=needed_bytes))
 
     def _needed(self, snapshot: Snapshot, keepers: tuple[str, ...]) -> set[bytes]:
         needed: set[bytes] = set()

@@ -14,6 +14,7 @@ from podferry.domain.volume import Volume
 from podferry.ports.store import Change, Check, Update
 from podferry.services.records import Records
 from podferry.services.saves.rows import Place, end_command, operation_of, place_of
+from podferry.services.storage import charged_first
 
 FINAL = frozenset({SnapshotState.COMMITTED, SnapshotState.ABANDONED, SnapshotState.DELETED})
 BETWEEN_LABELS = ", "
@@ -26,13 +27,15 @@ class EndSave:
 
     records: Records
 
-    def commit(self, snapshot_id: str) -> None:
+    def commit(self, snapshot_id: str, stored_bytes: int) -> None:
         """The verified save becomes the head, if its machine may still move it (promise 5).
+
+        `stored_bytes` is what it added to the store, as its verification counted.
 
         Raises:
             EpochStaleError, WrongStateError: see `check_open`.
         """
-        self.records.apply(lambda: self._committed(snapshot_id))
+        self.records.apply(lambda: self._committed(snapshot_id, stored_bytes))
 
     def command_ended(self, command: Command) -> None:
         """The agent has told, or told again, how the command of a save ended."""
@@ -70,16 +73,20 @@ class EndSave:
         """Its user does not want it any more."""
         self.records.apply(lambda: self._cancelled(operation))
 
-    def _committed(self, snapshot_id: str) -> Sequence[Change]:
+    def _committed(self, snapshot_id: str, stored_bytes: int) -> Sequence[Change]:
         snapshot = self.records.store.get(Snapshot, snapshot_id)
         if snapshot.state == SnapshotState.COMMITTED:
             return []
         place = check_open(self.records, snapshot)
         now = self.records.now()
         operation = operation_of(self.records, snapshot)
-        committed = replace(snapshot, state=SnapshotState.COMMITTED, committed_at=now)
+        counted = replace(
+            snapshot, state=SnapshotState.COMMITTED, committed_at=now, stored_bytes=stored_bytes
+        )
+        committed, sums = charged_first(self.records, counted)
         return [
             Update(committed),
+            *sums,
             Update(self._with_head(place, committed)),
             Check(place.pod),
             *end_command(self.records, snapshot.id, None),

@@ -43,7 +43,7 @@ class SettleSave:
             self.end.fail(snapshot_id, {"code": error.code, "detail": error.detail})
             raise
         if verdict.cursor is None:
-            self.end.commit(snapshot_id)
+            self.end.commit(snapshot_id, verdict.stored_bytes[snapshot_id])
             # A user may wait for the next one. Who dies here leaves it to the schedule.
             with suppress(ConflictError):
                 self.begin.if_due(snapshot.pod_id)

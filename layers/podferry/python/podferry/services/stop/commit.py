@@ -22,6 +22,7 @@ from podferry.services.captures import captured_kinds
 from podferry.services.giving_up import clear
 from podferry.services.operations import Operations
 from podferry.services.records import Records
+from podferry.services.storage import charged_first
 from podferry.services.verification import Cursor, Verdict, VerifySnapshot
 
 
@@ -57,6 +58,8 @@ class VerifyCaptures:
         except SnapshotError as error:
             self.signals.count("VerifyFailed")
             return self._lose_damaged(operation, pinned, error)
+        for snapshot in pinned:
+            self._count(snapshot, verdict.stored_bytes.get(snapshot.id))
         if verdict.cursor is None:
             self.records.apply(lambda: self._proven(operation))
         return verdict.as_state()
@@ -83,6 +86,17 @@ class VerifyCaptures:
             Update(pinned),
             *_abandoned([s for s in snapshots if s.state == SnapshotState.OPEN]),
         ]
+
+    def _count(self, snapshot: Snapshot, stored_bytes: int | None) -> None:
+        """Note what the capture added to the store; it is charged when it is committed."""
+        if stored_bytes is None or snapshot.stored_bytes == stored_bytes:
+            return
+
+        def plan() -> Sequence[Change]:
+            fresh = self.records.store.get(Snapshot, snapshot.id)
+            return [Update(replace(fresh, stored_bytes=stored_bytes))]
+
+        self.records.apply(plan)
 
     def _proven(self, operation: Operation) -> Sequence[Change]:
         fresh = self.operations.load(operation.id)
@@ -169,10 +183,11 @@ class CommitHeads:
         self, pod: Pod, volume: Volume, captures: dict[SnapshotKind, Snapshot]
     ) -> list[Change]:
         now = self.records.now()
-        changes: list[Change] = [
-            Update(replace(s, state=SnapshotState.COMMITTED, committed_at=now))
-            for s in captures.values()
-        ]
+        changes: list[Change] = []
+        for capture in captures.values():
+            committed = replace(capture, state=SnapshotState.COMMITTED, committed_at=now)
+            committed, sums = charged_first(self.records, committed)
+            changes += [Update(committed), *sums]
         environment = captures.get(SnapshotKind.ENVIRONMENT)
         if environment is not None:
             row = self.records.store.get(Environment, pod.environment_id)
