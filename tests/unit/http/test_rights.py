@@ -30,7 +30,11 @@ def all_routes() -> list[tuple[str, str, str]]:
         path = template
         for name, prefix in IDS.items():
             path = path.replace(f"{{{name}_id}}", f"{prefix}_{'0' * 26}")
-        path = path.replace("{provider}", "no-such-provider").replace("{number}", "1")
+        path = (
+            path.replace("{provider}", "no-such-provider")
+            .replace("{number}", "1")
+            .replace("{name}", "hf")
+        )
         for method, operation in operations.items():
             [[scheme]] = operation["security"]
             found.append((method.upper(), path, scheme))
@@ -108,7 +112,7 @@ def minimal(method: str, path: str) -> Any:
     if method == "POST" and verb in BODIES_OF_VERBS:
         return BODIES_OF_VERBS[verb]
     if method == "PUT":
-        return {"api_key": "x"}
+        return {"value": "a secret"} if "/secrets/" in path else {"api_key": "x"}
     if path.startswith("/v1/volumes/"):
         named = {"snapshot_id": IDS["snapshot"] + "_" + "0" * 26}
         return {"PATCH": {"name": "a"}}.get(method, named if path.endswith("/restore") else None)
@@ -117,6 +121,7 @@ def minimal(method: str, path: str) -> Any:
     return {
         "/v1/pods": {"name": "a", "spec": {"image": "a"}, "start": False},
         "/v1/keys": {"name": "a", "scopes": ["account:write"]},
+        "/v1/secrets": {"name": "hf", "value": "a secret"},
         "/v1/ssh-keys": {"name": "a", "public_key": "x"},
     }.get(path)
 

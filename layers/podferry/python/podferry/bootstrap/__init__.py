@@ -46,8 +46,6 @@ from podferry.services.market import Market
 from podferry.services.move.steps import CheckTarget, FailMove, FinishMove, RunHalf
 from podferry.services.move_pod import MovePod
 from podferry.services.pods import ChangePod, CreatePod, DeletePod
-from podferry.services.proof.ask import AskProof
-from podferry.services.proof.prove import FailProof, ProveSnapshot
 from podferry.services.provider_keys import Deployment, ProviderKeys
 from podferry.services.reconcile import Reconcile
 from podferry.services.recover.doorbell import Doorbell
@@ -354,21 +352,6 @@ class Application(Environments):
     @cached_property
     def fail_move(self) -> FailMove:
         return FailMove(self.records, self.operations)
-
-    # Restore drill
-
-    @cached_property
-    def ask_proof(self) -> AskProof:
-        return AskProof(self.records, self.operations)
-
-    @cached_property
-    def prove_snapshot(self) -> ProveSnapshot:
-        objects, verify = self.ports.objects, self.verify_snapshot
-        return ProveSnapshot(self.records, self.operations, objects, verify)
-
-    @cached_property
-    def fail_proof(self) -> FailProof:
-        return FailProof(self.records, self.operations, self.ports.signals)
 
     # Background
 

@@ -1,4 +1,4 @@
-"""The use cases of environments: versions of them, and sharing."""
+"""The use cases of what is kept: versions of environments, sharing, restore drills."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -7,6 +7,8 @@ from podferry.bootstrap.foundation import Foundation
 from podferry.services.environments.change import ChangeEnvironment
 from podferry.services.environments.keep import KeepPod
 from podferry.services.environments.roll_back import RollBack
+from podferry.services.proof.ask import AskProof
+from podferry.services.proof.prove import FailProof, ProveSnapshot
 from podferry.services.sharing.ask import Shares
 from podferry.services.sharing.fail import FailShare
 
@@ -43,3 +45,18 @@ class Environments(Foundation):
     @cached_property
     def fail_share(self) -> FailShare:
         return FailShare(self.records, self.operations)
+
+    # Restore drill
+
+    @cached_property
+    def ask_proof(self) -> AskProof:
+        return AskProof(self.records, self.operations)
+
+    @cached_property
+    def prove_snapshot(self) -> ProveSnapshot:
+        objects, verify = self.ports.objects, self.verify_snapshot
+        return ProveSnapshot(self.records, self.operations, objects, verify)
+
+    @cached_property
+    def fail_proof(self) -> FailProof:
+        return FailProof(self.records, self.operations, self.ports.signals)
