@@ -49,3 +49,18 @@ def test_promise_06_a_running_pod_lets_its_user_in(user: User, tmp_path: Path) -
     assert not SshClient(client.port, stranger, client.known_hosts).can_log_in()
     user.api.post("/v1/ssh-keys", {"name": "two", "public_key": public_line(stranger)})
     until(SshClient(client.port, stranger, client.known_hosts).can_log_in)
+
+
+def test_a_machine_that_was_rented_bare_lets_its_pods_user_in(user: User, tmp_path: Path) -> None:
+    key = make_key(tmp_path)
+    user.api.post("/v1/ssh-keys", {"name": "laptop", "public_key": public_line(key)})
+    pod = user.running_pod("vastai")
+    user.run(pod, "echo kept > /workspace/file")
+    user.do(pod, "move", requirements={"providers": ["fluence"], "kinds": ["vm"]})
+    moved = user.pod(pod)
+    assert moved["machine"]["provider"] == "fluence"
+    client = client_of(moved, key, tmp_path / "known_hosts")
+    assert client.ok("cat /workspace/file") == "kept\n"
+    events = user.api.get(f"/v1/pods/{pod['id']}/events")["data"]
+    (reached,) = [event for event in events if event["type"] == "machine.reached"]
+    assert reached["evidence"]["host_key"] != moved["ssh"]["host_key"]
