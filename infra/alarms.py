@@ -29,6 +29,8 @@ SIGNALS = {
     "cost money. Look at the machine in the provider's console.",
     "OwnKeyRefused": "A provider refuses the key of an account, as its owner sees at the key and "
     "in the events of its pods. What runs goes on, but cannot be ended until the key is good.",
+    "MeterFailed": "What a machine costs could not be charged; the next minute makes up for it. If "
+    "it rings on, look at the log of the meter.",
     "ReleasedMachineAlive": "A machine that its provider no longer listed has dialled in; it may "
     "still cost money. End it in the provider's console; its name carries the deployment's stamp.",
     "SnapshotDamaged": "A restore drill found a snapshot that cannot be restored as it is. Look at "

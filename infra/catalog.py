@@ -203,6 +203,13 @@ FUNCTIONS = (
         115,
         frozenset({Right.WRITE_TABLE, Right.READ_PROVIDER_KEYS, Right.BEGIN_OPERATIONS}),
     ),
+    FunctionSpec(
+        "meter",
+        "Charges what machines cost",
+        512,
+        55,
+        frozenset({Right.WRITE_TABLE}),
+    ),
     # A root may be 64 MiB and takes six times that while it is read; two are kept. The time is all
     # that a function may have, and the next run goes on where it ends.
     FunctionSpec(
@@ -216,7 +223,7 @@ FUNCTIONS = (
 
 # The functions that the minutely rule calls while anything runs; a round ends before the next but
 # one begins.
-ROUNDS = ("reconciler", "autosave", "sweeper")
+ROUNDS = ("reconciler", "autosave", "sweeper", "meter")
 
 # The functions that workflow files call, as `${StepsPodsArn}` and so on.
 STEP_FUNCTIONS = ("steps_pods", "steps_machines", "steps_snapshots", "steps_sharing")

@@ -217,6 +217,7 @@ class ControlStack(Stack):
             "ReconcilerRuleName": self._names.reconciler_rule,
             "ReconcilerFunctionName": self._functions["reconciler"].function.function_name,
             "AutosaveFunctionName": self._functions["autosave"].function.function_name,
+            "MeterFunctionName": self._functions["meter"].function.function_name,
             "SweeperFunctionName": self._functions["sweeper"].function.function_name,
             "GarbageFunctionName": self._functions["garbage"].function.function_name,
         }

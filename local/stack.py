@@ -195,9 +195,10 @@ class LocalStack:
         return self.aws.hello
 
     def run_reconciler(self) -> None:
-        """Run one round of the reconciler now, as its schedule does once a minute."""
-        name = self.outputs[CONTROL_STACK]["ReconcilerFunctionName"]
-        client("lambda", self.aws_endpoint).invoke(FunctionName=name, Payload=b"{}")
+        """Run one round of it now, as its schedule does once a minute: it rests after the meter."""
+        for name in ("MeterFunctionName", "ReconcilerFunctionName"):
+            function = self.outputs[CONTROL_STACK][name]
+            client("lambda", self.aws_endpoint).invoke(FunctionName=function, Payload=b"{}")
 
     def _store_provider_keys(self) -> None:
         keys = {

@@ -148,7 +148,7 @@ def test_promise_17_at_rest_two_calls_a_day_are_all_that_wakes_up(control: Templ
         if "EventPattern" not in rule
     ]
     assert sorted(rules) == [
-        ("DISABLED", "rate(1 minute)", ["<Autosave", "<Reconciler", "<Sweeper"]),
+        ("DISABLED", "rate(1 minute)", ["<Autosave", "<Meter", "<Reconciler", "<Sweeper"]),
         ("ENABLED", "rate(1 day)", ["<Garbage"]),
         ("ENABLED", "rate(1 day)", ["<Sweeper"]),
     ]

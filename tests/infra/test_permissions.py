@@ -52,6 +52,7 @@ ALLOWED = {
     | {"s3:PutObject", "kms:Decrypt", "kms:GenerateDataKey"},
     "autosave": ROWS,
     "sweeper": ROWS | CALL_PROVIDERS | BEGIN,
+    "meter": ROWS,
     "garbage": ROWS | READ_OBJECTS | {"s3:DeleteObject", "kms:Decrypt"},
     "reconciler": ROWS | BEGIN | {"states:DescribeExecution", "events:DisableRule"},
 }

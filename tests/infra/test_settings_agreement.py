@@ -45,6 +45,7 @@ USE_CASES = {
     "reconciler": {"reconcile"},
     "autosave": {"autosave"},
     "sweeper": {"sweep"},
+    "meter": {"run_meters"},
     "garbage": {"collect_garbage"},
 }
 

@@ -6,10 +6,14 @@ from typing import Any
 from world import World
 
 from podferry.domain.event import Event
+from podferry.domain.ghost import Ghost
+from podferry.domain.ledger import LedgerEntry, Payer
 from podferry.domain.machine import Machine
+from podferry.domain.metering import Meter
 from podferry.domain.operation import Cause, Operation, OperationState
 from podferry.domain.pod import Desired, Pod, PodState
 from podferry.domain.snapshot import Snapshot, SnapshotState
+from podferry.services.giving_up import machine_cost
 
 ENDS = {
     "pod.running",
@@ -41,6 +45,26 @@ def check_at_rest(world: World, pod: Pod) -> None:
         _check_operation(operation)
     _check_events(world, pod)
     _check_schedule(world)
+    check_bill(world, pod)
+
+
+def check_bill(world: World, pod: Pod) -> None:
+    """What ended is metered to its end, to the micro-USD, and the balance is the sum of its rows.
+
+    Once the schedule has looked: it does so here.
+    """
+    world.meter()
+    ledger = rows(world, LedgerEntry, world.account.id)
+    for machine in rows(world, Machine, pod.id):
+        charged = sum(r.amount_microusd for r in ledger if r.rented.machine_id == machine.id)
+        meter = world.row(Meter, machine.id)
+        assert meter.charged_microusd == charged
+        assert meter.is_active or not machine.is_active
+        if not machine.is_active:
+            assert not meter.is_active
+            assert charged == machine_cost(machine), machine
+    owed = sum(row.amount_microusd for row in ledger if row.payer == Payer.ACCOUNT)
+    assert world.app.read_bills.balance(world.account.id).microusd == -owed
 
 
 def check_data(world: World, pod: Pod, volume: dict[str, str], tool: str) -> None:
@@ -101,6 +125,6 @@ def _check_events(world: World, pod: Pod) -> None:
 
 def _check_schedule(world: World) -> None:
     world.reconcile()
-    kinds = (Operation, Machine, Pod)
+    kinds = (Operation, Machine, Pod, Ghost, Meter)
     is_busy = any(list(world.store.list_active(kind)) for kind in kinds)
     assert world.schedules.is_enabled == is_busy

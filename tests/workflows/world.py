@@ -215,7 +215,15 @@ class World:
             if self.schedules.is_enabled:
                 self.reconcile()
 
+    def meter(self) -> None:
+        try:
+            self.app.run_meters.run()
+        except Crash:
+            self.crashes += 1
+
     def reconcile(self) -> dict[str, int]:
+        """The reconciler goes to rest only after the meter."""
+        self.meter()
         try:
             return self.app.reconcile.run()
         except Crash:

@@ -23,7 +23,12 @@ from tests.chaos.proxy import Link
 FUNCTION = Path(__file__).parent / "function.py"
 HURRY = ('"HeartbeatSeconds": 60', '"HeartbeatSeconds": 15')
 """Agents with something in transit beat each second."""
-ROUNDS = ("ReconcilerFunctionName", "AutosaveFunctionName", "SweeperFunctionName")
+ROUNDS = (
+    "ReconcilerFunctionName",
+    "AutosaveFunctionName",
+    "SweeperFunctionName",
+    "MeterFunctionName",
+)
 
 
 class SkippedClock:

@@ -20,6 +20,9 @@ from podferry.services.agent.reach import KeepHostKey, ListLogins
 from podferry.services.agent.register import RegisterAgent
 from podferry.services.agent.saves import AskSave
 from podferry.services.agent.secrets import GiveSecrets
+from podferry.services.billing.bills import ReadBills
+from podferry.services.billing.credits import GiveCredit
+from podferry.services.billing.meter import RunMeters
 from podferry.services.browse import Browse
 from podferry.services.cancel import CancelOperation
 from podferry.services.garbage.bury import BuryDead
@@ -110,6 +113,14 @@ class Application(Environments):
     @cached_property
     def secrets(self) -> Secrets:
         return Secrets(self.records, self.ports.secret_vault)
+
+    @cached_property
+    def give_credit(self) -> GiveCredit:
+        return GiveCredit(self.records)
+
+    @cached_property
+    def read_bills(self) -> ReadBills:
+        return ReadBills(self.records)
 
     @cached_property
     def browse(self) -> Browse:
@@ -365,6 +376,10 @@ class Application(Environments):
         thin, signals = ThinSaves(self.records), self.ports.signals
         idle = TellUnevaluated(self.records, signals)
         return Autosave(self.records, self.begin_save, self.end_save, thin, signals, idle)
+
+    @cached_property
+    def run_meters(self) -> RunMeters:
+        return RunMeters(self.records, self.ports.signals)
 
     @cached_property
     def sweep(self) -> Sweep:

@@ -161,6 +161,8 @@ class Machine(Entity):
     notice: Notice | None = None
     missing_since: datetime | None = None
     """First complete listing in a row that did not show it."""
+    is_failed_boot: bool = False
+    """Given back before its pod ran on it, and neither its user nor the pod's script was why."""
 
     @property
     def owner(self) -> str:
@@ -184,6 +186,13 @@ class Machine(Entity):
     def billed_from(self) -> datetime | None:
         """When its bill began, by its provider; of one that does not say so, when it registered."""
         return self.billing_started_at or self.registered_at
+
+    @property
+    def contract_microusd_per_hour(self) -> int:
+        """Its price: the offer's until the contract's is known."""
+        if self.price_microusd_per_hour is None:
+            return self.offer.price_microusd_per_hour
+        return self.price_microusd_per_hour
 
     def unlisted_until(self, settles_seconds: int) -> datetime:
         """Until then a listing that does not show the machine proves nothing."""

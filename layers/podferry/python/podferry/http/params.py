@@ -8,6 +8,7 @@ from podferry.http.revision import IF_MATCH_PATTERN
 
 _ULID = "[0-7][0-9a-hjkmnp-tv-z]{25}"
 
+AccountId = Annotated[str, Path(pattern=f"^acct_{_ULID}$")]
 PodId = Annotated[str, Path(pattern=f"^pod_{_ULID}$")]
 OperationId = Annotated[str, Path(pattern=f"^op_{_ULID}$")]
 EnvironmentId = Annotated[str, Path(pattern=f"^env_{_ULID}$")]

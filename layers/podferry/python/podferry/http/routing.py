@@ -47,6 +47,8 @@ class Answer:
     model: type[BaseModel] | None
     description: str
     headers: tuple[str, ...] = ()
+    media: str | None = None
+    """Of an answer that is text of another kind than JSON."""
 
 
 class ApiRouter(Router):
@@ -160,7 +162,11 @@ def documented(answers: Mapping[int, Answer], refusals: Iterable[int]) -> dict[i
 
 
 def _success(answer: Answer) -> dict[str, Any]:
-    content = {} if answer.model is None else {"application/json": {"model": answer.model}}
+    content: dict[str, Any] = {}
+    if answer.model is not None:
+        content = {"application/json": {"model": answer.model}}
+    elif answer.media is not None:
+        content = {answer.media: {"schema": {"type": "string"}}}
     headers = {name: HEADERS[name] for name in answer.headers}
     return {"description": answer.description, "content": content, "headers": headers}
 

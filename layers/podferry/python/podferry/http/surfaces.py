@@ -3,6 +3,7 @@
 from podferry.http.agent.routes import routes as agent
 from podferry.http.front import Front, make_resolver
 from podferry.http.routes.accounts import routes as accounts
+from podferry.http.routes.bill import routes as bill
 from podferry.http.routes.environments import routes as environments
 from podferry.http.routes.library import routes as library
 from podferry.http.routes.market import routes as market
@@ -15,7 +16,7 @@ from podferry.http.routes.snapshots import routes as snapshots
 from podferry.http.routes.volumes import routes as volumes
 from podferry.http.routing import ApiRouter
 
-USER_ROUTES = (pods, running, snapshots, environments, sharing, volumes, accounts)
+USER_ROUTES = (pods, running, snapshots, environments, sharing, volumes, accounts, bill)
 MARKET_ROUTES = (market,)
 KEY_ROUTES = (provider_keys,)
 LIBRARY_ROUTES = (library,)

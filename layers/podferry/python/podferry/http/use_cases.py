@@ -12,6 +12,8 @@ from podferry.services.agent.reach import KeepHostKey, ListLogins
 from podferry.services.agent.register import RegisterAgent
 from podferry.services.agent.saves import AskSave
 from podferry.services.agent.secrets import GiveSecrets
+from podferry.services.billing.bills import ReadBills
+from podferry.services.billing.credits import GiveCredit
 from podferry.services.browse import Browse
 from podferry.services.cancel import CancelOperation
 from podferry.services.clouds import Clouds
@@ -83,6 +85,10 @@ class UseCases(Protocol):
     def run_command(self) -> RunCommand: ...
     @property
     def accounts(self) -> Accounts: ...
+    @property
+    def give_credit(self) -> GiveCredit: ...
+    @property
+    def read_bills(self) -> ReadBills: ...
     @property
     def keys(self) -> Keys: ...
     @property

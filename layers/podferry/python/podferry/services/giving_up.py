@@ -7,7 +7,7 @@ from enum import StrEnum
 from math import ceil
 from typing import Any
 
-from podferry.domain.billing import cost_microusd
+from podferry.domain.billing import cost_so_far
 from podferry.domain.errors import CloudError, InternalError, ProviderBusyError
 from podferry.domain.machine import FINAL_STATES, Clearance, Machine, MachineState
 from podferry.domain.pod import Pod
@@ -170,6 +170,7 @@ class GiveUp:
         if machine.provider_id is None:
             return self._count_listings(machine, cloud)
         view = cloud.get(machine.provider_id)
+        self._note_bill(machine, view)
         if not is_over(view, cloud):
             self._note_missing(machine, None)
             return _WORDS.get(view.state, Proof.NONE)
@@ -178,6 +179,21 @@ class GiveUp:
             return self._count_listings(machine, cloud)
         listed = [v for v in cloud.find(machine.stamp) if v.provider_id != machine.provider_id]
         return Proof.GONE if all(is_over(v, cloud) for v in listed) else Proof.NONE
+
+    def _note_bill(self, machine: Machine, view: MachineView) -> None:
+        """A machine that was not looked at while it booted may have begun to cost all the same."""
+        if machine.billing_started_at is not None or view.billing_started_at is None:
+            return
+
+        def plan() -> Sequence[Change]:
+            fresh = self.records.store.get(Machine, machine.id)
+            if fresh.billing_started_at is not None:
+                return []
+            price = view.price_microusd_per_hour or fresh.price_microusd_per_hour
+            known = replace(fresh, billing_started_at=view.billing_started_at)
+            return [Update(replace(known, price_microusd_per_hour=price))]
+
+        self.records.apply(plan)
 
     def _count_listings(self, machine: Machine, cloud: GpuCloud) -> Proof:
         """Not found counts only when two complete listings, some time apart, agree."""
@@ -264,11 +280,7 @@ def clear(machine: Machine, clearance: Clearance) -> Machine:
 
 def machine_cost(machine: Machine) -> int:
     """What the machine cost from the start of its billing to its proven end, micro-USD."""
-    started = machine.billed_from
-    if started is None or machine.released_at is None:
-        return 0
-    price = machine.price_microusd_per_hour or machine.offer.price_microusd_per_hour
-    return cost_microusd(machine.offer.billing, price, started, machine.released_at)
+    return 0 if machine.released_at is None else cost_so_far(machine, machine.released_at)
 
 
 def is_over(view: MachineView, cloud: GpuCloud) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from podferry.domain.errors import PodferryError
 from podferry.domain.ghost import Ghost
 from podferry.domain.machine import Machine
+from podferry.domain.metering import Meter
 from podferry.domain.operation import Operation, execution_name
 from podferry.domain.pod import Pod
 from podferry.ports.store import Change, Update
@@ -40,7 +41,7 @@ class Reconcile:
     def _is_quiet(self) -> bool:
         return not any(
             any(True for _ in self.records.store.list_active(kind))
-            for kind in (Operation, Machine, Pod, Ghost)
+            for kind in (Operation, Machine, Pod, Ghost, Meter)
         )
 
     def _look_after(self, operation: Operation) -> bool:

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from podferry.domain.billing import cost_microusd
+from podferry.domain.billing import cost_so_far
 from podferry.domain.machine import Machine, MachineState, Pulse, last_heard
 from podferry.http.models.fields import Output
 
@@ -51,7 +51,7 @@ class MachineView(Output):
             gpu_name=offer.gpu_name,
             gpu_count=offer.gpu_count,
             country=offer.country,
-            price_microusd_per_hour=_price(machine),
+            price_microusd_per_hour=machine.contract_microusd_per_hour,
             cost_so_far_microusd=cost_so_far(machine, now),
             ports=tuple(
                 PortView(internal=p.internal, host=p.host, external=p.external)
@@ -62,20 +62,3 @@ class MachineView(Output):
             # A word that comes too soon after the last is not stored: what made it ready is later.
             heard_at=None if pulse is None else last_heard(machine, pulse),
         )
-
-
-def cost_so_far(machine: Machine, now: datetime) -> int:
-    """What the provider has charged for the machine until now, or in all if it is gone."""
-    started_at = machine.billed_from
-    if started_at is None:
-        return 0
-    return cost_microusd(
-        machine.offer.billing, _price(machine), started_at, machine.released_at or now
-    )
-
-
-def _price(machine: Machine) -> int:
-    """The contract's price once it is known."""
-    if machine.price_microusd_per_hour is None:
-        return machine.offer.price_microusd_per_hour
-    return machine.price_microusd_per_hour

@@ -9,6 +9,7 @@ from podferry.domain.errors import BootFailedError, NoCapacityError
 from podferry.domain.floor import MadeOn, made_on, with_floor
 from podferry.domain.ids import STAMP_BITS, new_stamp
 from podferry.domain.machine import FINAL_STATES, Machine, MachineState
+from podferry.domain.metering import new_meter
 from podferry.domain.offer import Candidates, NearMiss, Requirements
 from podferry.domain.operation import Operation, WaitingFor
 from podferry.domain.placement import choose
@@ -153,6 +154,7 @@ class ChooseOffer:
             return [
                 *used,
                 Create(machine),
+                Create(new_meter(machine, machine.created_at)),
                 Update(
                     replace(
                         self.operations.with_milestone(fresh, "offer_chosen"),

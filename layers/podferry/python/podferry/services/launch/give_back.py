@@ -60,8 +60,10 @@ class ReturnMachine:
             if machine.state in FINAL_STATES or machine.clearance is not None:
                 return []
             pod = self.operations.pod_of(operation)
+            is_its_fault = error.name in TRY_NEXT_OFFER
+            returned = replace(clear(machine, Clearance.NEVER_READY), is_failed_boot=is_its_fault)
             changes: list[Change] = [
-                Update(clear(machine, Clearance.NEVER_READY)),
+                Update(returned),
                 self.records.pod_event(
                     pod,
                     "machine.returned",
@@ -71,7 +73,7 @@ class ReturnMachine:
                     detail=error.cause,
                 ),
             ]
-            if machine.offer.host is not None and error.name in TRY_NEXT_OFFER:
+            if machine.offer.host is not None and is_its_fault:
                 changes.append(Update(avoid_host(pod, machine.offer, self.records.now())))
             return changes
 

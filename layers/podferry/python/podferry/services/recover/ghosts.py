@@ -9,9 +9,11 @@ from podferry.domain.errors import NotGoneYetError, PodferryError, ProviderRefus
 from podferry.domain.ghost import OLD_ENOUGH, Ghost, ghost_id
 from podferry.domain.ids import is_stamp_of
 from podferry.domain.machine import Machine
+from podferry.domain.metering import ghost_entries
 from podferry.ports.gpu_cloud import GpuCloud, MachineView
 from podferry.ports.store import Change, Create, Delete, Update
 from podferry.ports.surroundings import Signals
+from podferry.services.billing.posting import posted
 from podferry.services.clouds import Clouds
 from podferry.services.giving_up import is_over
 from podferry.services.operations import Operations
@@ -63,7 +65,7 @@ class SweepGhosts:
 
     def _seen(self, key_of: str | None, cloud: GpuCloud, view: MachineView) -> None:
         self.operations.schedules.enable()
-        self.records.apply(lambda: self._noted(cloud.name, key_of, view))
+        self.records.apply(lambda: self._noted(cloud, key_of, view))
         ghost = self.records.store.get(Ghost, ghost_id(cloud.name, view.provider_id))
         if not ghost.may_be_given_up(self.records.now()):
             return
@@ -76,22 +78,22 @@ class SweepGhosts:
             # That one does not go, or not yet: it does not keep others from it.
             self.signals.count("SweepFailed")
 
-    def _noted(self, name: str, key_of: str | None, view: MachineView) -> Sequence[Change]:
-        known = self.records.store.find(Ghost, ghost_id(name, view.provider_id))
+    def _noted(self, cloud: GpuCloud, key_of: str | None, view: MachineView) -> Sequence[Change]:
+        known = self.records.store.find(Ghost, ghost_id(cloud.name, view.provider_id))
         if known is not None:
-            return (
-                [] if known.missing_since is None else [Update(replace(known, missing_since=None))]
-            )
+            seen = _with_bill(replace(known, missing_since=None), view)
+            return [] if seen == known else [Update(seen)]
         ghost = Ghost(
-            id=ghost_id(name, view.provider_id),
+            id=ghost_id(cloud.name, view.provider_id),
             account_id=NO_ACCOUNT,
             created_at=self.records.now(),
-            provider=name,
+            provider=cloud.name,
             provider_id=view.provider_id,
             stamp=view.stamp or "",
             key_of=key_of,
+            billing=cloud.traits.billing,
         )
-        return [Create(ghost)]
+        return [Create(_with_bill(ghost, view))]
 
     def _missed(self, listed_id: str) -> Sequence[Change]:
         """Gone when two complete listings, some time apart, do not show it."""
@@ -101,7 +103,19 @@ class SweepGhosts:
             return []
         if ghost.missing_since is None:
             return [Update(replace(ghost, missing_since=now))]
-        return [Delete(ghost)] if now - ghost.missing_since >= OLD_ENOUGH else []
+        if now - ghost.missing_since < OLD_ENOUGH:
+            return []
+        entries = ghost_entries(ghost, ghost.missing_since, now)
+        return [Delete(ghost), *posted(self.records, entries)]
+
+
+def _with_bill(ghost: Ghost, view: MachineView) -> Ghost:
+    """The ghost with what its provider says of its bill, as soon as it says so."""
+    return replace(
+        ghost,
+        price_microusd_per_hour=ghost.price_microusd_per_hour or view.price_microusd_per_hour,
+        billing_started_at=ghost.billing_started_at or view.billing_started_at,
+    )
 
 
 def _is_known(view: MachineView, known: Mapping[str | None, str | None]) -> bool:
