@@ -1,6 +1,7 @@
 """What machines cost is charged while they cost it, once, and to their proven end."""
 
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 from invariants import check_at_rest, check_bill, rows
@@ -55,7 +56,7 @@ def test_the_rows_of_a_pod_are_what_its_receipt_says(world):
     assert owed(entries) == receipt["cost_microusd"] > 0
     assert {entry.line for entry in entries} == {Line.BOOT, Line.RUN, Line.ENDING}
     assert [e.starts_at for e in entries] == sorted(e.starts_at for e in entries)
-    assert all(a.ends_at == b.starts_at for a, b in zip(entries, entries[1:], strict=False))
+    assert all(a.ends_at == b.starts_at for a, b in pairwise(entries))
 
 
 def test_promise_17_the_schedule_rests_when_the_last_machine_is_metered_and_not_before(world):
@@ -182,6 +183,7 @@ def test_a_lost_machine_is_charged_to_its_end_and_the_next_from_its_start(world)
 def test_a_machine_that_comes_back_after_its_end_was_proven_goes_on_costing(world):
     pod = saved_pod(world)
     machine_id, box = pod.machine_id, world.box
+    world.alpha.delete_says_ok_but_stands = 10**6
     box.is_dead = True
     box.cloud.words[box.provider_id] = (ViewState.GONE, "terminated")
     until_running_elsewhere(world, pod, machine_id)
@@ -190,7 +192,6 @@ def test_a_machine_that_comes_back_after_its_end_was_proven_goes_on_costing(worl
     before = world.row(Meter, machine_id).charged_microusd
     box.is_dead = False
     del box.cloud.words[box.provider_id]
-    world.alpha.delete_says_ok_but_stands = 10**6
     world.watch(8)
     assert world.row(Meter, machine_id).charged_microusd > before
     world.alpha.delete_says_ok_but_stands = 0

@@ -271,6 +271,13 @@ def test_a_ghost_is_the_operators_from_the_start_of_its_bill() -> None:
     }
 
 
+def test_a_ghost_that_stood_for_a_year_fits_into_one_transaction() -> None:
+    rows = ghost_entries(a_ghost(billing_started_at=START), START + 8760 * HOUR, START)
+    assert len(rows) <= 16
+    assert sum(row.amount_microusd for row in rows) == 8760 * 3_600_000
+    assert sum(row.microseconds for row in rows) == 8760 * 3_600_000_000
+
+
 def test_a_ghost_of_whose_bill_nothing_is_known_shows_the_time_it_was_seen() -> None:
     (row,) = ghost_entries(a_ghost(price_microusd_per_hour=None), START + HOUR, START)
     assert (row.amount_microusd, row.microseconds) == (0, 58 * 60_000_000)

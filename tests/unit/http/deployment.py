@@ -148,7 +148,8 @@ class Deployment:
         front = self.front_of(http["method"], event["rawPath"])
         answer = front.answer(event, self.context, self.use)
         reply = Reply(answer["statusCode"], answer["headers"], answer["body"] or "")
-        body = reply.json if reply.text else None
+        is_json = "json" in reply.content_type
+        body = (reply.json if is_json else reply.text) if reply.text else None
         check(http["method"], event["rawPath"], reply.status, reply.content_type, body)
         return reply
 

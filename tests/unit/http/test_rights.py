@@ -20,7 +20,8 @@ from tests.unit.http.messages import message
 from tests.unit.http.running import a_running_pod, boot_token, machine_of, machine_token
 
 IDS = {"pod": "pod", "operation": "op", "environment": "env", "volume": "vol", "command": "cmd",
-       "key": "key", "ssh_key": "ssh", "snapshot": "snap", "share": "share"}  # fmt: skip
+       "key": "key", "ssh_key": "ssh", "snapshot": "snap", "share": "share",
+       "account": "acct"}  # fmt: skip
 
 
 def all_routes() -> list[tuple[str, str, str]]:
@@ -35,6 +36,7 @@ def all_routes() -> list[tuple[str, str, str]]:
             .replace("{number}", "1")
             .replace("{name}", "hf")
         )
+        path = path.replace("{month}", "2026-11")
         for method, operation in operations.items():
             [[scheme]] = operation["security"]
             found.append((method.upper(), path, scheme))
@@ -128,8 +130,9 @@ def minimal(method: str, path: str) -> Any:
 
 @pytest.mark.parametrize(("method", "path"), OPERATORS)
 def test_only_the_operator_may_see_and_make_accounts(user: User, method: str, path: str) -> None:
-    body = {"name": "x"} if method == "POST" else None
-    reply = user.deployment.call(method, path, body, token=user.token)
+    credit = {"amount_microusd": 1, "reason": "x"}
+    body = {"name": "x"} if path == "/v1/accounts" else credit
+    reply = user.deployment.call(method, path, body if method == "POST" else None, token=user.token)
     assert (reply.status, reply.code) == (403, "forbidden")
 
 

@@ -91,8 +91,8 @@ def ghost_entries(ghost: Ghost, ended_at: datetime, now: datetime) -> list[Ledge
     )
     begin, price = min(ghost.billed_from, ended_at), ghost.price_microusd_per_hour
     rows, charged = [], 0
-    cuts = _cuts(begin, ended_at)
-    cuts[MOST_INTERVALS:] = cuts[-1:]  # One transaction has to hold all of them.
+    # One transaction has to hold all of them.
+    cuts = [*_cuts(begin, ended_at)[:-1][:MOST_INTERVALS], ended_at]
     for number, (start, end) in enumerate(pairwise(cuts)):
         total = 0 if price is None else cost_microusd(ghost.billing, price, begin, end)
         row = LedgerEntry(

@@ -4,9 +4,9 @@ import csv
 import io
 from collections.abc import Iterable
 from datetime import date, datetime
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from podferry.domain.ledger import Balance, LedgerEntry, Line, Payer, Rented, UsageDay
 from podferry.domain.usage import UsageBy, UsageSum, summed, usage_by
@@ -18,10 +18,16 @@ MOST_MICROUSD = 10**15
 _OWED = "What is owed: charges are positive, credits and refunds negative."
 
 
+def _not_zero(amount: int) -> int:
+    if amount == 0:
+        raise ValueError("nothing is neither a credit nor an adjustment")
+    return amount
+
+
 class CreditBody(Input):
     """Money that the operator puts on an account, or takes from it."""
 
-    amount_microusd: Integer = Field(
+    amount_microusd: Annotated[Integer, AfterValidator(_not_zero)] = Field(
         ge=-MOST_MICROUSD,
         le=MOST_MICROUSD,
         json_schema_extra={"not": {"const": 0}},

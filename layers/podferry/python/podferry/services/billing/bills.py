@@ -48,8 +48,8 @@ class ReadBills:
         Raises:
             InvalidRequestError: that is no time, or more than a year.
         """
-        if not first <= last < first + timedelta(days=LONGEST_DAYS):
-            problem = f"is {first}; it lies before `to`, which is {last}, by {LONGEST_DAYS} at most"
+        if not 0 <= (last - first).days < LONGEST_DAYS:
+            problem = f"is {first}, `to` is {last}"
             raise InvalidRequestError(
                 f"from {first} to {last} are not 1 to {LONGEST_DAYS} days",
                 fields=(FieldProblem("query from", problem),),
@@ -68,7 +68,8 @@ class ReadBills:
     def _is_final(self, account_id: str | None, month: str) -> bool:
         """The month is over, and every machine that stood in it is metered beyond it."""
         first = date.fromisoformat(f"{month}-01")
-        end = datetime.combine(_next_month(first), datetime.min.time(), UTC)
+        next_month = (first + timedelta(days=31)).replace(day=1)
+        end = datetime.combine(next_month, datetime.min.time(), UTC)
         open_meters = self.records.store.list_active(Meter)
         return self.records.now() >= end and all(
             (meter.metered_until or meter.created_at) >= end
@@ -78,11 +79,5 @@ class ReadBills:
 
 
 def _months(first: date, last: date) -> Iterator[str]:
-    month = first.replace(day=1)
-    while month <= last:
-        yield f"{month:%Y-%m}"
-        month = _next_month(month)
-
-
-def _next_month(first: date) -> date:
-    return (first + timedelta(days=31)).replace(day=1)
+    for number in range(12 * first.year + first.month - 1, 12 * last.year + last.month):
+        yield f"{number // 12:04}-{number % 12 + 1:02}"
