@@ -97,7 +97,7 @@ class Campaign:
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "plan.json").write_text(json.dumps(plan.as_json(), indent=2))
         (directory / "run.log").write_text("\n".join((*driver.log, "", *found)) + "\n")
-        kept = [rows.pods, rows.operations, rows.machines]
+        kept = [rows.pods, rows.operations, rows.machines, rows.ledger, rows.ghosts]
         kept += [rows.owned(Event, pod.id) for pod in rows.pods]
         kept += [rows.saves(pod) for pod in rows.pods]
         written = [{type(row).__name__: asdict(row)} for some in kept for row in some]

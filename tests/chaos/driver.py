@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from local.api import ApiError
+from local.stack import CONTROL_STACK
 from tests.chaos.plan import ACTIONS, Plan, Step
 from tests.chaos.proxy import Mischief
 from tests.chaos.world.account import Account, PodUnderTest, UnansweredError
@@ -106,11 +107,12 @@ class Driver:
         """Stop every pod; nothing may be lost on the way.
 
         Raises:
-            UnsettledError: a pod does not stop, or a machine stands afterwards.
+            UnsettledError: a pod does not stop, a machine stands afterwards, or its meter runs on.
         """
         self.note("leaving")
         self._until("pods stopped", lambda: self._are_all("stopped", "stop"))
         self._until("machines gone", lambda: not self.standing())
+        self._until("rest: everything is metered to its end", self._is_schedule_off)
         for pod in self.account.pods:
             self._note_operations(pod)
 
@@ -272,6 +274,11 @@ class Driver:
 
     def _are_at_rest(self) -> bool:
         return are_at_rest([self._view(pod) for pod in self.account.pods], self.standing())
+
+    def _is_schedule_off(self) -> bool:
+        rule = self._stack.outputs[CONTROL_STACK]["ReconcilerRuleName"]
+        state = self._deployment.aws("events").describe_rule(Name=rule)["State"]
+        return bool(state == "DISABLED")
 
     def _are_all(self, state: str, verb: str) -> bool:
         """Whether all pods are there; those that rest elsewhere are asked to go there."""

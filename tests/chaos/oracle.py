@@ -10,7 +10,7 @@ from podferry.domain.pod import Desired, Pod, PodState
 from podferry.domain.snapshot import Snapshot, SnapshotState
 from tests.chaos.driver import Driver
 from tests.chaos.lineage import Lineage
-from tests.chaos.money import compare
+from tests.chaos.money import compare, ledger_errors
 from tests.chaos.world.rows import Rows
 from tests.e2e.deployment import Deployment
 
@@ -26,8 +26,8 @@ def violations(deployment: Deployment, rows: Rows, driver: Driver) -> list[str]:
     for watched in driver.account.pods:
         found += lineage.check(watched, by_id[watched.id])
     for provider in deployment.info.control_urls:
-        found += compare(deployment, provider, rows.machines)
-    return found
+        found += compare(deployment, provider, rows)
+    return found + list(ledger_errors(rows))
 
 
 def unsettled(

@@ -9,7 +9,9 @@ from local.aws.settings import ACCESS_KEY_ID, REGION, SECRET_ACCESS_KEY
 from local.stack import STATE_STACK
 from podferry.adapters.aws.clients import AwsClients
 from podferry.adapters.dynamo.store import DynamoStore
+from podferry.domain.account import Account
 from podferry.domain.entity import Entity
+from podferry.domain.ledger import OPERATOR, Balance, LedgerEntry
 from podferry.domain.machine import Machine
 from podferry.domain.operation import Operation
 from podferry.domain.pod import Pod
@@ -44,6 +46,24 @@ class Rows:
     @cached_property
     def machines(self) -> list[Machine]:
         return [machine for pod in self.pods for machine in self.owned(Machine, pod.id)]
+
+    @cached_property
+    def account(self) -> Account:
+        return self.store.get(Account, self._account_id)
+
+    @cached_property
+    def ledger(self) -> list[LedgerEntry]:
+        return self.owned(LedgerEntry, self._account_id)
+
+    @cached_property
+    def ghosts(self) -> list[LedgerEntry]:
+        """What was charged to nobody's account, whoever rented it."""
+        return self.owned(LedgerEntry, OPERATOR)
+
+    @cached_property
+    def balance(self) -> int:
+        stored = self.store.find(Balance, self._account_id)
+        return 0 if stored is None else stored.microusd
 
     @cached_property
     def operations(self) -> list[Operation]:

@@ -17,6 +17,7 @@ from podferry.ports.surroundings import Signals
 from podferry.services.boot_keys import spent
 from podferry.services.clouds import Clouds
 from podferry.services.experience import Experiences
+from podferry.services.haunting import note_ghost
 from podferry.services.records import Records
 
 FIRST_WAIT_SECONDS = 1
@@ -110,20 +111,22 @@ class GiveUp:
         if not standing:
             return machine
 
+        found = standing[0].provider_id
+
         def plan() -> Sequence[Change]:
             fresh = self.records.store.get(Machine, machine.id)
-            return [Update(replace(fresh, provider_id=fresh.provider_id or standing[0]))]
+            return [Update(replace(fresh, provider_id=fresh.provider_id or found))]
 
         self.records.apply(plan)
         return self.records.store.get(Machine, machine.id)
 
-    def _standing(self, machine: Machine) -> list[str]:
+    def _standing(self, machine: Machine) -> list[MachineView]:
         """What the listing shows under its stamp; nothing also if there was no answer."""
         if machine.requested_at is None:
             return []
         try:
             cloud = self.clouds.of(machine)
-            return [v.provider_id for v in cloud.find(machine.stamp) if not is_over(v, cloud)]
+            return [view for view in cloud.find(machine.stamp) if not is_over(view, cloud)]
         except CloudError:
             self.signals.count("GiveUpLookFailed")
             return []
@@ -139,8 +142,9 @@ class GiveUp:
             cloud = self.clouds.of(machine)
             cloud.give_up(machine.provider_id)
             for twin in self._standing(machine):
-                if twin != machine.provider_id:
-                    cloud.give_up(twin)
+                if twin.provider_id != machine.provider_id:
+                    note_ghost(self.records, cloud, machine.key_of, twin)
+                    cloud.give_up(twin.provider_id)
         except CloudError as error:
             self.signals.count("GiveUpRefused")
             return error

@@ -27,6 +27,7 @@ from podferry.ports.store import Change, Check, Create, Update
 from podferry.services.boot_keys import boot_token, spent
 from podferry.services.clouds import Clouds
 from podferry.services.experience import Experiences
+from podferry.services.haunting import note_ghost
 from podferry.services.launch.request import LaunchRequests
 from podferry.services.operations import Operations
 from podferry.services.records import Records
@@ -168,6 +169,7 @@ class Rent:
         self._check_patience(cloud, machine, has_standing=bool(standing))
         for extra in standing[1:]:
             # Never more than one machine for one intent; looked at again before we go on.
+            note_ghost(self.records, cloud, machine.key_of, extra)
             cloud.give_up(extra.provider_id)
         return {"outcome": "unknown", "wait_seconds": SETTLE_POLL_SECONDS}
 
@@ -186,7 +188,9 @@ class Rent:
         self._ended(machine.id, MachineState.PROVISIONING, provider_id=provider_id)
         if self.records.store.get(Machine, machine.id).state in FINAL_STATES:
             # Whoever gave it back waited for this call longer than it can take, yet here it is.
-            self.clouds.of(machine).give_up(provider_id)
+            cloud = self.clouds.of(machine)
+            note_ghost(self.records, cloud, machine.key_of, _late(machine, provider_id))
+            cloud.give_up(provider_id)
             raise BootFailedError(f"machine {machine.id} was given back before it was made")
         self.operations.note(operation.id, "rented")
 
@@ -234,6 +238,17 @@ class Rent:
             provider=machine.offer.provider,
             **({"note": note} if note else {}),
         )
+
+
+def _late(machine: Machine, provider_id: str) -> MachineView:
+    """What is known of it before it was ever listed."""
+    return MachineView(
+        provider_id=provider_id,
+        stamp=machine.stamp,
+        state=ViewState.UNKNOWN,
+        raw_status="created",
+        price_microusd_per_hour=machine.offer.price_microusd_per_hour,
+    )
 
 
 def _state_after(machine: Machine, state: MachineState) -> MachineState:

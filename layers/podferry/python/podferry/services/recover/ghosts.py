@@ -3,19 +3,20 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from podferry.domain.entity import NO_ACCOUNT
 from podferry.domain.errors import NotGoneYetError, PodferryError, ProviderRefusedError
 from podferry.domain.ghost import OLD_ENOUGH, Ghost, ghost_id
 from podferry.domain.ids import is_stamp_of
 from podferry.domain.machine import Machine
 from podferry.domain.metering import ghost_entries
 from podferry.ports.gpu_cloud import GpuCloud, MachineView
-from podferry.ports.store import Change, Create, Delete, Update
+from podferry.ports.store import Change, Delete, Update
 from podferry.ports.surroundings import Signals
 from podferry.services.billing.posting import posted
 from podferry.services.clouds import Clouds
 from podferry.services.giving_up import is_over
+from podferry.services.haunting import note_ghost
 from podferry.services.operations import Operations
 from podferry.services.records import Records
 
@@ -58,14 +59,15 @@ class SweepGhosts:
         for ghost in self.records.store.list_active(Ghost):
             is_listed_here = (ghost.provider, ghost.key_of) == (cloud.name, key_of)
             if is_listed_here and ghost.provider_id not in strangers:
-                self.records.apply(lambda ghost=ghost: self._missed(ghost.id))  # type: ignore[misc]
+                is_taken = known.get(ghost.stamp) == ghost.provider_id
+                self.records.apply(partial(self._missed, ghost.id, is_taken=is_taken))
 
     def _is_ours(self, view: MachineView) -> bool:
         return view.stamp is not None and is_stamp_of(self.deployment, view.stamp)
 
     def _seen(self, key_of: str | None, cloud: GpuCloud, view: MachineView) -> None:
         self.operations.schedules.enable()
-        self.records.apply(lambda: self._noted(cloud, key_of, view))
+        note_ghost(self.records, cloud, key_of, view)
         ghost = self.records.store.get(Ghost, ghost_id(cloud.name, view.provider_id))
         if not ghost.may_be_given_up(self.records.now()):
             return
@@ -78,44 +80,23 @@ class SweepGhosts:
             # That one does not go, or not yet: it does not keep others from it.
             self.signals.count("SweepFailed")
 
-    def _noted(self, cloud: GpuCloud, key_of: str | None, view: MachineView) -> Sequence[Change]:
-        known = self.records.store.find(Ghost, ghost_id(cloud.name, view.provider_id))
-        if known is not None:
-            seen = _with_bill(replace(known, missing_since=None), view)
-            return [] if seen == known else [Update(seen)]
-        ghost = Ghost(
-            id=ghost_id(cloud.name, view.provider_id),
-            account_id=NO_ACCOUNT,
-            created_at=self.records.now(),
-            provider=cloud.name,
-            provider_id=view.provider_id,
-            stamp=view.stamp or "",
-            key_of=key_of,
-            billing=cloud.traits.billing,
-        )
-        return [Create(_with_bill(ghost, view))]
+    def _missed(self, listed_id: str, *, is_taken: bool) -> Sequence[Change]:
+        """Gone when two complete listings, some time apart, do not show it.
 
-    def _missed(self, listed_id: str) -> Sequence[Change]:
-        """Gone when two complete listings, some time apart, do not show it."""
+        One that is an active machine after all (`is_taken`) is charged as such.
+        """
         ghost = self.records.store.find(Ghost, listed_id)
         now = self.records.now()
         if ghost is None:
             return []
+        if is_taken:
+            return [Delete(ghost)]
         if ghost.missing_since is None:
             return [Update(replace(ghost, missing_since=now))]
         if now - ghost.missing_since < OLD_ENOUGH:
             return []
         entries = ghost_entries(ghost, ghost.missing_since, now)
         return [Delete(ghost), *posted(self.records, entries)]
-
-
-def _with_bill(ghost: Ghost, view: MachineView) -> Ghost:
-    """The ghost with what its provider says of its bill, as soon as it says so."""
-    return replace(
-        ghost,
-        price_microusd_per_hour=ghost.price_microusd_per_hour or view.price_microusd_per_hour,
-        billing_started_at=ghost.billing_started_at or view.billing_started_at,
-    )
 
 
 def _is_known(view: MachineView, known: Mapping[str | None, str | None]) -> bool:
