@@ -7,6 +7,7 @@ function pays only for what it calls, and asks only for the settings that it has
 from functools import cache, cached_property
 
 from podferry.bootstrap.aws import AwsPorts
+from podferry.bootstrap.bill import Bill
 from podferry.bootstrap.environments import Environments
 from podferry.bootstrap.ports import Ports
 from podferry.domain.operation import OperationKind
@@ -20,9 +21,6 @@ from podferry.services.agent.reach import KeepHostKey, ListLogins
 from podferry.services.agent.register import RegisterAgent
 from podferry.services.agent.saves import AskSave
 from podferry.services.agent.secrets import GiveSecrets
-from podferry.services.billing.bills import ReadBills
-from podferry.services.billing.credits import GiveCredit
-from podferry.services.billing.meter import RunMeters
 from podferry.services.browse import Browse
 from podferry.services.cancel import CancelOperation
 from podferry.services.garbage.bury import BuryDead
@@ -79,7 +77,7 @@ from podferry.settings import read_settings
 __all__ = ["Application", "AwsPorts", "Ports", "application"]
 
 
-class Application(Environments):
+class Application(Environments, Bill):
     """Every use case, built on first use from one set of ports."""
 
     # Identity and account
@@ -113,14 +111,6 @@ class Application(Environments):
     @cached_property
     def secrets(self) -> Secrets:
         return Secrets(self.records, self.ports.secret_vault)
-
-    @cached_property
-    def give_credit(self) -> GiveCredit:
-        return GiveCredit(self.records)
-
-    @cached_property
-    def read_bills(self) -> ReadBills:
-        return ReadBills(self.records)
 
     @cached_property
     def browse(self) -> Browse:
@@ -376,10 +366,6 @@ class Application(Environments):
         thin, signals = ThinSaves(self.records), self.ports.signals
         idle = TellUnevaluated(self.records, signals)
         return Autosave(self.records, self.begin_save, self.end_save, thin, signals, idle)
-
-    @cached_property
-    def run_meters(self) -> RunMeters:
-        return RunMeters(self.records, self.ports.signals)
 
     @cached_property
     def sweep(self) -> Sweep:
