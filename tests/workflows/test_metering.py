@@ -200,6 +200,26 @@ def test_a_machine_that_comes_back_after_its_end_was_proven_goes_on_costing(worl
     check_at_rest(world, pod)
 
 
+def test_a_machine_that_comes_back_and_goes_at_once_is_charged_to_its_second_end(world):
+    pod = saved_pod(world)
+    machine_id, box = pod.machine_id, world.box
+    world.alpha.delete_says_ok_but_stands = 10**6
+    box.is_dead = True
+    box.cloud.words[box.provider_id] = (ViewState.GONE, "terminated")
+    until_running_elsewhere(world, pod, machine_id)
+    world.watch(3)
+    assert not world.row(Meter, machine_id).is_active
+    del box.cloud.words[box.provider_id]
+    world.clock.advance(timedelta(minutes=10))
+    box.is_dead = False
+    world.alpha.delete_says_ok_but_stands = 0
+    box.beat()
+    world.app.give_up.ask(machine_id)
+    assert world.app.give_up.look(machine_id)["is_gone"]
+    world.stop(pod)
+    check_at_rest(world, pod)
+
+
 def test_a_ghost_is_on_a_line_of_the_operators_and_of_no_account(world):
     pod = running(world)
     twin = world.alpha.create(next(iter(world.alpha.boxes.values())).request)

@@ -58,6 +58,11 @@ def new_meter(machine: Machine, now: datetime) -> Meter:
     return Meter(id=machine.id, account_id=machine.account_id, created_at=now)
 
 
+def reopened(meter: Meter) -> Meter:
+    """The meter of a machine that was proven gone and was not: it may end before it is read."""
+    return replace(meter, closed_at=None)
+
+
 @dataclass(frozen=True, slots=True)
 class Metered:
     """A meter after its next rows; it may also have been closed without any."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from podferry.domain.errors import PodferryError
 from podferry.domain.machine import Clearance, Machine, MachineState
+from podferry.domain.metering import Meter, reopened
 from podferry.domain.pod import Pod
 from podferry.ports.store import Change, Update
 from podferry.ports.surroundings import Signals
@@ -71,4 +72,6 @@ class NoteReturn:
         )
         pod = self.records.store.get(Pod, machine.pod_id)
         event = self.records.background_event(pod, "machine.came_back", machine_id=machine.id)
-        return [Update(back), event]
+        meter = self.records.store.find(Meter, machine.id)
+        metering = [] if meter is None or meter.is_active else [Update(reopened(meter))]
+        return [Update(back), event, *metering]
