@@ -23,7 +23,13 @@ ROUTES = {
         *((verb, "/v1/provider-keys/{provider}") for verb in ("GET", "PUT", "DELETE")),
         ("GET", "/v1/provider-keys/{provider}/trust"),
     ),
-    "library": (("POST", "/v1/pods/{pod_id}/keep"), ("POST", "/v1/pods/{pod_id}/share")),
+    "library": (
+        *(("POST", f"/v1/pods/{{pod_id}}/{what}") for what in ("keep", "share")),
+        *(
+            ("GET", f"/v1/snapshots/{{snapshot_id}}/{what}")
+            for what in ("entries", "content", "changes", "package-changes")
+        ),
+    ),
     "secrets": (
         *((verb, "/v1/secrets") for verb in ("GET", "POST")),
         *((verb, "/v1/secrets/{name}") for verb in ("GET", "PUT", "DELETE")),

@@ -203,6 +203,18 @@ def test_what_we_store_ourselves_is_written_once_and_compared(bench: Bench) -> N
     assert bench.objects.facts(ENVIRONMENT, f"{KEY[:-2]}cd") is None
 
 
+def test_a_range_of_an_object_is_read_up_to_its_end(bench: Bench) -> None:
+    bench.store(BODY)
+
+    assert bench.objects.read_range(VOLUME, KEY, 5, 1) == BODY[5:6]
+    assert bench.objects.read_range(VOLUME, KEY, 300, 1000) == BODY[300:1300]
+    assert bench.objects.read_range(VOLUME, KEY, len(BODY) - 3, 100) == BODY[-3:]
+    with pytest.raises(SnapshotCorruptError, match=KEY):
+        bench.objects.read_range(VOLUME, KEY, len(BODY), 1)
+    with pytest.raises(SnapshotMissingError, match="other"):
+        bench.objects.read_range(VOLUME, KEY + "other", 0, 1)
+
+
 def test_a_missing_object_has_no_facts_and_cannot_be_read(bench: Bench) -> None:
     assert bench.objects.facts(VOLUME, KEY) is None
     with pytest.raises(SnapshotMissingError, match=KEY):

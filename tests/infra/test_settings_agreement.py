@@ -29,7 +29,7 @@ OF_THE_AGENT_API = {
     "take_notice",
     "give_secrets",
 }
-OF_THE_LIBRARY = {"keep_pod"}
+OF_THE_LIBRARY = {"keep_pod", "look"}
 ALL_HTTP = {name for name in vars(use_cases.UseCases) if not name.startswith("_")}
 USE_CASES = {
     "api": ALL_HTTP

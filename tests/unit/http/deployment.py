@@ -34,7 +34,10 @@ from tests.unit.http.description import check
 
 FUNCTIONS = Path(__file__).parents[3] / "functions"
 OPERATOR = "pf_admin_test"
-PODS_LIBRARY = re.compile(r"/v1/pods/[^/]+/(?:keep|share)")
+LIBRARY = re.compile(
+    r"POST /v1/pods/[^/]+/(?:keep|share)"
+    r"|GET /v1/snapshots/[^/]+/(?:entries|content|changes|package-changes)"
+)
 """What the function `library` answers."""
 
 
@@ -130,7 +133,7 @@ class Deployment:
             name = "agent_api"
         elif path.startswith("/v1/provider-keys"):
             name = "provider_keys"
-        elif method == "POST" and PODS_LIBRARY.fullmatch(path):
+        elif LIBRARY.fullmatch(f"{method} {path}"):
             name = "library"
         elif path.startswith("/v1/secrets"):
             name = "secrets"

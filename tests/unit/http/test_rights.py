@@ -97,7 +97,17 @@ def test_each_route_asks_for_one_scope(user: User, method: str, path: str) -> No
 
 def status(user: User, scopes: frozenset[Scope], method: str, path: str) -> int:
     _, token = user.deployment.use.keys.create(user.account.id, "key", scopes)
-    return user.deployment.call(method, path, minimal(method, path), token=token).status
+    query = QUERIES.get(path.rpartition("/")[2])
+    body = minimal(method, path)
+    return user.deployment.call(method, path, body, token=token, query=query).status
+
+
+QUERIES = {
+    "content": {"path": "x"},
+    "changes": {"since": f"snap_{'0' * 26}"},
+    "package-changes": {"since": f"snap_{'0' * 26}"},
+}
+"""What a route cannot be asked without, by the last part of its path."""
 
 
 BODIES_OF_VERBS: dict[str, Any] = {

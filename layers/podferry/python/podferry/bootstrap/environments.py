@@ -1,4 +1,4 @@
-"""The use cases of what is kept: versions of environments, sharing, restore drills."""
+"""The use cases of what is kept: versions of environments, what is in them, sharing, drills."""
 
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from podferry.services.proof.ask import AskProof
 from podferry.services.proof.prove import FailProof, ProveSnapshot
 from podferry.services.sharing.ask import Shares
 from podferry.services.sharing.fail import FailShare
+from podferry.services.trees.look import LookIntoSnapshots
 
 if TYPE_CHECKING:
     from podferry.services.sharing.run import RunShare
@@ -22,6 +23,10 @@ class Environments(Foundation):
     @cached_property
     def keep_pod(self) -> KeepPod:
         return KeepPod(self.records, self.verify_snapshot)
+
+    @cached_property
+    def look(self) -> LookIntoSnapshots:
+        return LookIntoSnapshots(self.records, self.ports.objects, self.verify_snapshot)
 
     @cached_property
     def roll_back(self) -> RollBack:

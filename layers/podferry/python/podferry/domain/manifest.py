@@ -55,9 +55,7 @@ def parse_root(body: bytes) -> RootManifest:
         SnapshotCorruptError: it is not a root of a format that we know; says where it is wrong.
     """
     try:
-        raw = json.loads(body)
-        if raw["format"] != FORMAT:
-            raise SnapshotCorruptError(f"root: format {raw['format']!r} is not {FORMAT}")
+        raw = _loaded(body)
         needed = [_needed(page, "pages", raw) for page in raw["pages"]]
         needed += [_needed(pack, "packs", raw) for pack in raw["packs"]]
         counts = raw["counts"]
@@ -71,9 +69,50 @@ def parse_root(body: bytes) -> RootManifest:
             bytes=int(counts["bytes"]),
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise SnapshotCorruptError(
-            f"root: not a snapshot root ({type(error).__name__}: {error})"
-        ) from error
+        raise _no_root(error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class PageRef:
+    """A page of names, in the snapshot that stored it."""
+
+    snapshot_id: str
+    name: str
+    sha256: str
+    first: str
+    """Path of its first entry, as agents write paths for people."""
+
+
+def parse_pages(body: bytes) -> tuple[PageRef, ...]:
+    """The pages that a root lists, in their order.
+
+    Raises:
+        SnapshotCorruptError: it is not a root of a format that we know.
+    """
+    try:
+        raw = _loaded(body)
+        return tuple(
+            PageRef(
+                snapshot_id=str(page.get("snapshot_id", raw["snapshot_id"])),
+                name=f"pages/{page['sha256']}",
+                sha256=str(page["sha256"]),
+                first=str(page["first"]),
+            )
+            for page in raw["pages"]
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _no_root(error) from error
+
+
+def _loaded(body: bytes) -> Any:
+    raw = json.loads(body)
+    if raw["format"] != FORMAT:
+        raise SnapshotCorruptError(f"root: format {raw['format']!r} is not {FORMAT}")
+    return raw
+
+
+def _no_root(error: Exception) -> SnapshotCorruptError:
+    return SnapshotCorruptError(f"root: not a snapshot root ({type(error).__name__}: {error})")
 
 
 def _needed(raw: dict[str, Any], folder: str, root: dict[str, Any]) -> NeededObject:

@@ -36,6 +36,7 @@ from podferry.services.ssh_keys import SshKeys
 from podferry.services.start_pod import StartPod
 from podferry.services.stop_pod import StopPod
 from podferry.services.storage import ReadStorage
+from podferry.services.trees.look import LookIntoSnapshots
 from podferry.services.volumes.history import ForkVolume, RestoreVolume
 from podferry.services.volumes.keep import KeepVolume
 
@@ -73,6 +74,8 @@ class UseCases(Protocol):
     def ask_proof(self) -> AskProof: ...
     @property
     def keep_pod(self) -> KeepPod: ...
+    @property
+    def look(self) -> LookIntoSnapshots: ...
     @property
     def roll_back(self) -> RollBack: ...
     @property

@@ -64,6 +64,14 @@ class SnapshotObjects(Protocol):
             SnapshotCorruptError: another object has this name, or the bytes have another hash.
         """
 
+    def read_range(self, kind: SnapshotKind, key: str, start: int, length: int) -> bytes:
+        """`length` bytes (1 at least) from `start` on; fewer if the object ends before.
+
+        Raises:
+            SnapshotMissingError: no such object.
+            SnapshotCorruptError: the object ends before `start`.
+        """
+
     def hashed(self, kind: SnapshotKind, key: str) -> ObjectFacts:
         """Size and SHA-256 of the bytes themselves, which are all read; none are kept in memory.
 

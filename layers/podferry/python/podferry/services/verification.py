@@ -96,6 +96,21 @@ class VerifySnapshot:
         Raises:
             SnapshotMissingError, SnapshotCorruptError.
         """
+        root = parse_root(self.root_body(snapshot))
+        claimed = (root.kind, root.snapshot_id, root.parent_id)
+        if claimed != (snapshot.kind, snapshot.id, snapshot.parent_id):
+            raise SnapshotCorruptError(
+                f"snapshot {snapshot.id}: root belongs to {root.kind} {root.snapshot_id} "
+                f"with parent {root.parent_id}"
+            )
+        return root
+
+    def root_body(self, snapshot: Snapshot) -> bytes:
+        """The root object, compared with what the agent recorded.
+
+        Raises:
+            SnapshotMissingError, SnapshotCorruptError.
+        """
         if snapshot.root is None:
             raise InternalError(f"snapshot {snapshot.id} is {snapshot.state} but has no root")
         key = object_key(snapshot.account_id, snapshot.id, snapshot.root.name)
@@ -104,14 +119,7 @@ class VerifySnapshot:
             raise SnapshotCorruptError(
                 f"snapshot {snapshot.id}: root is not what the agent recorded"
             )
-        root = parse_root(body)
-        claimed = (root.kind, root.snapshot_id, root.parent_id)
-        if claimed != (snapshot.kind, snapshot.id, snapshot.parent_id):
-            raise SnapshotCorruptError(
-                f"snapshot {snapshot.id}: root belongs to {root.kind} {root.snapshot_id} "
-                f"with parent {root.parent_id}"
-            )
-        return root
+        return body
 
     def look_up(self, snapshot: Snapshot, share: Sequence[NeededObject]) -> None:
         """Ask the store for size and checksum of each.

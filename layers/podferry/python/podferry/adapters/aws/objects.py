@@ -31,6 +31,7 @@ _PIECE = 1024 * 1024
 _MISSING = {"404", "NoSuchKey", "NotFound"}
 _EXISTS = {"412", "PreconditionFailed"}
 _WRONG_BYTES = {"BadDigest", "XAmzContentChecksumMismatch", "InvalidRequest"}
+_TOO_FAR = {"416", "InvalidRange"}
 
 
 class S3SnapshotObjects:
@@ -103,6 +104,15 @@ class S3SnapshotObjects:
         if facts is None or facts.sha256 != sha256:
             raise SnapshotCorruptError(f"{key}: another object has this name already")
 
+    def read_range(self, kind: SnapshotKind, key: str, start: int, length: int) -> bytes:
+        with aws_errors(f"read {key}"):
+            try:
+                return self._open(kind, key, f"bytes={start}-{start + length - 1}").read()
+            except ClientError as error:
+                if code_of(error) in _TOO_FAR:
+                    raise SnapshotCorruptError(f"{key} ends before byte {start}") from error
+                raise
+
     def hashed(self, kind: SnapshotKind, key: str) -> ObjectFacts:
         digest, size = hashlib.sha256(), 0
         with aws_errors(f"read {key}"):
@@ -111,9 +121,12 @@ class S3SnapshotObjects:
                 size += len(piece)
         return ObjectFacts(size=size, sha256=digest.hexdigest())
 
-    def _open(self, kind: SnapshotKind, key: str) -> StreamingBody:
+    def _open(self, kind: SnapshotKind, key: str, byte_range: str | None = None) -> StreamingBody:
+        wanted = self._at(kind, key)
+        if byte_range is not None:
+            wanted["Range"] = byte_range
         try:
-            return self._clients.s3.get_object(**self._at(kind, key))["Body"]
+            return self._clients.s3.get_object(**wanted)["Body"]
         except ClientError as error:
             if code_of(error) in _MISSING:
                 raise SnapshotMissingError(f"{key} is not in the {kind} store") from error

@@ -68,6 +68,12 @@ class MemoryObjects:
         if (kind, key) not in self._bodies:
             self.put(kind, key, body)
 
+    def read_range(self, kind: SnapshotKind, key: str, start: int, length: int) -> bytes:
+        body = self.read(kind, key)
+        if start >= len(body):
+            raise SnapshotCorruptError(f"{key} ends before byte {start}")
+        return body[start : start + length]
+
     def hashed(self, kind: SnapshotKind, key: str) -> ObjectFacts:
         body = self.read(kind, key)
         return ObjectFacts(size=len(body), sha256=hashlib.sha256(body).hexdigest())

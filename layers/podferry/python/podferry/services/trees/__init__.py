@@ -1,0 +1,1 @@
+"""Looking into committed snapshots without a machine: names, changes, packages, contents."""
