@@ -186,19 +186,20 @@ def test_a_version_is_kept_while_younger_captures_expire(world):
 
 def test_a_capture_that_is_kept_while_it_is_thinned_out_stays(world):
     """The collector has chosen it already when its user keeps it."""
-    pod = installed(world, world.launch(), "one")
+    pod = installed(world, world.launch(), "first")
+    first = pod.environment_head
+    pod = installed(world, pod, "one")
     kept = pod.environment_head
     for i in range(6):
         pod = installed(world, pod, f"passing {i}")
     world.clock.advance(timedelta(days=20))
 
-    def keep_first():
-        if world.store.commits >= begun + 1 and world.snapshot(kept).version is None:
+    def keep_second():
+        if world.snapshot(first).expired_at is not None:
             world.store.before_commit = lambda: None
             keep(world, pod, snapshot_id=kept)
 
-    begun = world.store.commits
-    world.store.before_commit = keep_first
+    world.store.before_commit = keep_second
     world.app.collect_garbage.run(lambda: True)
     assert world.snapshot(kept).version == 1
     assert world.snapshot(kept).expired_at is None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from podferry_agent.snapshot.model import Entry, sort_key
 from tests.unit.http.deployment import Deployment
-from tests.unit.trees.shelf import CONTENTS, Shelf
+from tests.unit.trees.shelf import CONTENTS, KIND, Shelf
 
 NAMES = st.text(alphabet="ab.-\x01\xe9", min_size=1, max_size=3).map(str.encode)
 ODD = st.sampled_from([b"\xff", b"\x85", b"\xc2\x85", b"\\x41", b"a\nb", b"\xf0\x9f\x98\x80"])
@@ -220,6 +220,17 @@ def test_a_cursor_that_is_none_is_refused(shelf: Shelf, cursor: str) -> None:
     one = shelf.made_of(many(3))
     query = {"since": one, "cursor": cursor}
     assert shelf.user.get(f"/v1/snapshots/{one}/changes", query=query).code == "invalid_request"
+
+
+def test_a_page_that_is_another_page_is_found_out(shelf: Shelf) -> None:
+    """It can be read well; only its hash is not the one that the root names."""
+    old, new = shelf.made_of(many(3)), shelf.made_of(many(3, changed=1))
+    pages = [key for key in shelf.ports.objects.keys(KIND) if "/pages/" in key]
+    bodies = [shelf.ports.objects.read(KIND, key) for key in pages]
+    for key, body in zip(pages, bodies[1:] + bodies[:1], strict=True):
+        shelf.ports.objects.put(KIND, key, body)
+    reply = shelf.user.get(f"/v1/snapshots/{new}/changes", query={"since": old})
+    assert (reply.status, reply.code) == (409, "snapshot_corrupt")
 
 
 def test_a_damaged_page_is_named_and_nothing_is_told_of_it(shelf: Shelf) -> None:

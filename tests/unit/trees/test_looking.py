@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from podferry.domain.account import Account
 from podferry.domain.snapshot import Snapshot, SnapshotState
 from podferry.domain.tree import shown
 from podferry.ports.store import Update
@@ -144,6 +145,16 @@ def test_a_damaged_pack_is_named_and_no_byte_of_it_is_answered(shelf: Shelf) -> 
     reply = content(shelf, snapshot, path="file")
     assert (reply.status, reply.code) == (409, "snapshot_corrupt")
     assert "packs/" in reply.json["detail"]
+
+
+def test_a_chunk_that_is_not_the_accounts_is_not_answered(shelf: Shelf) -> None:
+    """Its block is whole; its id was not made with the account's key."""
+    (shelf.tree / "file").write_text("content")
+    snapshot = shelf.capture()
+    store = shelf.ports.store
+    other = base64.b64encode(b"k" * 32).decode()
+    store.commit(Update(replace(store.get(Account, shelf.user.account.id), chunk_key=other)))
+    assert content(shelf, snapshot, path="file").code == "snapshot_corrupt"
 
 
 def test_what_is_no_file_or_not_there_cannot_be_read(shelf: Shelf) -> None:
