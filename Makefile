@@ -11,7 +11,7 @@ export PYTHONPATH := $(CURDIR):$(CURDIR)/layers/podferry/python:$(CURDIR)/agent
 unexport PYTHONDONTWRITEBYTECODE
 READY := $(VENV)/.ready
 
-.PHONY: help setup build build-lambda synth cdk run demo demo-all forget test test-fast chaos bench recovery lint format openapi pr clean
+.PHONY: help setup build build-lambda synth cdk run demo demo-all forget test test-fast chaos fuzz bench recovery lint format openapi pr clean
 
 help: ## List these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -64,6 +64,10 @@ test-fast: setup ## Run the tests that need no stack and no boxes
 chaos: setup ## Break everything at random and look whether the promises hold (SEEDS=200 FROM=1)
 	@$(BIN)/python -m local build
 	@$(BIN)/python -m tests.chaos --from $(or $(FROM),1) --seeds $(or $(SEEDS),20) $(ARGS)
+
+fuzz: setup ## Random requests at the edges of every field of the API, against the whole stack
+	@$(BIN)/python -m local build
+	@FUZZ_PHASES=examples,coverage,fuzzing,stateful $(BIN)/python -m pytest tests/e2e/test_fuzz.py
 
 bench: setup ## Measure the snapshot engine beside other tools; writes docs/bench.md
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python -r bench/requirements.txt
