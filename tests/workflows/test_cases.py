@@ -114,7 +114,8 @@ def test_case_s14_a_pod_that_never_ran_may_take_another_image(world):
     change = PodChange(spec=RunSpec(image="debian:13"))
     world.app.change_pod.change(world.account.id, pod.id, change, revision=None)
     world.start(pod)
-    assert world.box.request.image == "debian:13"
+    base = world.pod(pod).base
+    assert (base.reference, world.box.request.image) == ("debian:13", base.pinned)
 
 
 def test_case_s15_an_upload_that_fails_after_the_stop_was_taken_keeps_the_machine(world):

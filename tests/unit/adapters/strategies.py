@@ -86,6 +86,8 @@ def entities(kind: type[Entity]) -> st.SearchStrategy[Entity]:
     hints = get_type_hints(kind)
     members = {each.name: values_of(hints[each.name]) for each in fields(kind)}
     identity = st.text("abcdefgh0123456789_", min_size=1, max_size=30)
-    members |= {name: identity for name in members if name == "id" or name.endswith("_id")}
+    # What keys of the table are made of.
+    keys = {name for name in members if name in {"id", "day"} or name.endswith("_id")}
+    members |= dict.fromkeys(keys, identity)
     members["revision"] = st.integers(0, 10**9)
     return st.builds(kind, **members)

@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 
 from podferry.adapters.memory.store import MemoryStore
-from podferry.adapters.memory.surroundings import ManualClock, SeededRandomness
+from podferry.adapters.memory.surroundings import ManualClock, MemorySignals, SeededRandomness
 from podferry.domain.errors import ProviderBusyError
 from podferry.domain.offer import Requirements
 from podferry.ports.store import Change
@@ -20,7 +20,7 @@ ACCOUNT = "acct_1"
 def a_market(*clouds: ListedCloud) -> tuple[Market, MemoryStore, ManualClock]:
     store, clock = MemoryStore(), ManualClock()
     records = Records(store, clock, SeededRandomness())
-    seen = Clouds(records, ListedClouds(list(clouds)))
+    seen = Clouds(records, ListedClouds(list(clouds)), MemorySignals())
     return Market(seen, Experiences(records), store, clock), store, clock
 
 

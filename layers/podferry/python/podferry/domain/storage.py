@@ -29,7 +29,7 @@ class Charge:
 class StorageUse(Entity):
     """All that one environment or volume answers for; moves in the transactions of charges."""
 
-    PREFIX: ClassVar[str] = "use"
+    PREFIX: ClassVar[str] = "stored"
 
     subject_id: str
     bytes: int = 0

@@ -1,10 +1,12 @@
 """The bill: usage, ledger, balance, statements; credits by the operator."""
 
+import re
 from datetime import date
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Path, Query
+from pydantic import BeforeValidator
 
 from podferry.domain.account import Scope
 from podferry.domain.usage import UsageBy
@@ -26,12 +28,22 @@ from podferry.http.routing import Answer, ApiRouter
 routes = ApiRouter("bill")
 
 CSV = "text/csv"
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def _as_written(value: object) -> object:
+    """A number would pass as the seconds since 1970."""
+    if isinstance(value, str) and not _DAY.fullmatch(value):
+        raise ValueError("give a day like 2026-11-30")
+    return value
+
 
 Month = Annotated[str, Path(pattern=r"^20\d\d-(0[1-9]|1[0-2])$", description="Like `2026-11`.")]
+Day = Annotated[date, BeforeValidator(_as_written)]
 FirstDay = Annotated[
-    date | None, Query(alias="from", description="UTC; without it the first of the month of `to`.")
+    Day | None, Query(alias="from", description="UTC; without it the first of the month of `to`.")
 ]
-LastDay = Annotated[date | None, Query(alias="to", description="UTC; without it today.")]
+LastDay = Annotated[Day | None, Query(alias="to", description="UTC; without it today.")]
 By = Annotated[UsageBy, Query(description="What one row is about.")]
 
 
