@@ -192,6 +192,8 @@ def test_usage_without_a_time_is_of_this_month(user: User) -> None:
 @pytest.mark.parametrize(
     "query",
     [
+        {"to": "0"},
+        {"from": "1796083262"},
         {"from": "2026-12-01", "to": "2026-11-30"},
         {"from": "2024-11-30", "to": "2026-11-30"},
         {"from": "yesterday"},
