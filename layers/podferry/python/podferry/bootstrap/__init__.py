@@ -10,9 +10,9 @@ from podferry.bootstrap.aws import AwsPorts
 from podferry.bootstrap.bill import Bill
 from podferry.bootstrap.environments import Environments
 from podferry.bootstrap.ports import Ports
+from podferry.bootstrap.users import Users
 from podferry.domain.operation import OperationKind
 from podferry.domain.snapshot import SnapshotKind
-from podferry.services.accounts import Accounts
 from podferry.services.agent.heartbeat import Heartbeat
 from podferry.services.agent.notice import TakeNotice
 from podferry.services.agent.objects import RecordCapture, SignDownloads, SignUploads
@@ -21,7 +21,6 @@ from podferry.services.agent.reach import KeepHostKey, ListLogins
 from podferry.services.agent.register import RegisterAgent
 from podferry.services.agent.saves import AskSave
 from podferry.services.agent.secrets import GiveSecrets
-from podferry.services.browse import Browse
 from podferry.services.cancel import CancelOperation
 from podferry.services.garbage.bury import BuryDead
 from podferry.services.garbage.collect import CollectGarbage
@@ -30,11 +29,8 @@ from podferry.services.garbage.recharge import MoveCharges
 from podferry.services.garbage.sweep import SweepObjects
 from podferry.services.garbage.thin import ThinOut
 from podferry.services.garbage.trash import EmptyTrash
-from podferry.services.idempotency import Replies
-from podferry.services.identify import Identify
 from podferry.services.idle.stop import StopIdle
 from podferry.services.idle.unevaluated import TellUnevaluated
-from podferry.services.keys import Keys
 from podferry.services.launch.await_agent import AwaitAgent
 from podferry.services.launch.begin import BeginStart, CheckSnapshots
 from podferry.services.launch.choose import ChooseOffer
@@ -43,11 +39,9 @@ from podferry.services.launch.give_back import AwaitReturned, FailStart, ReturnM
 from podferry.services.launch.install import InstallAgent
 from podferry.services.launch.rent import Rent
 from podferry.services.launch.restore import AwaitReady, RestoreSnapshot
-from podferry.services.market import Market
 from podferry.services.move.steps import CheckTarget, FailMove, FinishMove, RunHalf
 from podferry.services.move_pod import MovePod
 from podferry.services.pods import ChangePod, CreatePod, DeletePod
-from podferry.services.provider_keys import Deployment, ProviderKeys
 from podferry.services.reconcile import Reconcile
 from podferry.services.recover.doorbell import Doorbell
 from podferry.services.recover.ghosts import SweepGhosts
@@ -61,8 +55,6 @@ from podferry.services.save_pod import SavePod
 from podferry.services.saves.autosave import Autosave
 from podferry.services.saves.settle import SettleSave
 from podferry.services.saves.thin import ThinSaves
-from podferry.services.secrets import Secrets
-from podferry.services.ssh_keys import SshKeys
 from podferry.services.start_pod import StartPod
 from podferry.services.stop.capture import BeginStop, CaptureSnapshot, Quiesce
 from podferry.services.stop.commit import CommitHeads, VerifyCaptures
@@ -77,48 +69,8 @@ from podferry.settings import read_settings
 __all__ = ["Application", "AwsPorts", "Ports", "application"]
 
 
-class Application(Environments, Bill):
+class Application(Users, Environments, Bill):
     """Every use case, built on first use from one set of ports."""
-
-    # Identity and account
-
-    @cached_property
-    def identify(self) -> Identify:
-        return Identify(self.store, self.ports.operator_key, self.clock)
-
-    @cached_property
-    def replies(self) -> Replies:
-        return Replies(self.store, self.clock)
-
-    @cached_property
-    def accounts(self) -> Accounts:
-        return Accounts(self.store, self.clock, self.ports.randomness)
-
-    @cached_property
-    def keys(self) -> Keys:
-        return Keys(self.store, self.clock, self.ports.randomness)
-
-    @cached_property
-    def ssh_keys(self) -> SshKeys:
-        return SshKeys(self.store, self.clock)
-
-    @cached_property
-    def provider_keys(self) -> ProviderKeys:
-        ports = self.ports
-        deployment = Deployment(id=ports.deployment_id, aws_account=lambda: ports.aws_account)
-        return ProviderKeys(self.records, self.clouds, ports.key_vault, deployment)
-
-    @cached_property
-    def secrets(self) -> Secrets:
-        return Secrets(self.records, self.ports.secret_vault)
-
-    @cached_property
-    def browse(self) -> Browse:
-        return Browse(self.store)
-
-    @cached_property
-    def market(self) -> Market:
-        return Market(self.clouds, self.experiences, self.store, self.clock)
 
     # Pods
 

@@ -118,6 +118,19 @@ class Snapshot(Entity):
         return bool(self.summary.get("is_partial"))
 
     @property
+    def is_kept(self) -> bool:
+        """Committed, and nothing has taken it out of its list."""
+        return self.state == SnapshotState.COMMITTED and self.expired_at is None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether something new may be built on it: the collector has not turned to it either.
+
+        Its row has to be checked in the transaction that makes the use visible: a mark moves it.
+        """
+        return self.is_kept and self.mark is None
+
+    @property
     def is_named(self) -> bool:
         """Its user gave it a name, and with that it is kept whatever its age."""
         return self.label is not None or self.version is not None

@@ -5,7 +5,6 @@ from typing import Any, Literal
 from podferry.domain.account import Account
 from podferry.domain.pod import Pod
 from podferry.domain.snapshot import Snapshot, SnapshotKind
-from podferry.services.environments.rows import is_usable
 from podferry.services.records import Records
 
 CAPTURE_SECONDS = 24 * 3600
@@ -48,6 +47,6 @@ def capture_of_same_base(records: Records, pod: Pod) -> Snapshot | None:
     for other in records.all_owned(Pod, pod.account_id, newest_first=True):
         if other.environment_head is not None and pod.base.is_same_image(other.base):
             capture = records.store.find(Snapshot, other.environment_head)
-            if capture is not None and is_usable(capture) and capture.mark is None:
+            if capture is not None and capture.is_usable:
                 return capture
     return None

@@ -1,9 +1,10 @@
 """Which snapshots somebody may begin to use."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from podferry.domain.errors import NotFoundError
-from podferry.domain.snapshot import Snapshot, SnapshotState
+from podferry.domain.snapshot import Snapshot
 from podferry.services.records import Records
 
 
@@ -19,8 +20,8 @@ def restorable(
         NotFoundError: no such snapshot, or it cannot be used any more.
     """
     snapshot = records.get_own(Snapshot, account_id, snapshot_id)
-    is_past = snapshot.expired_at is not None and snapshot_id not in pinned
-    if is_past or snapshot.mark is not None or snapshot.state != SnapshotState.COMMITTED:
+    seen = replace(snapshot, expired_at=None) if snapshot_id in pinned else snapshot
+    if not seen.is_usable:
         raise NotFoundError(
             f"no snapshot {snapshot_id} that can be restored: it was never committed, or it "
             "has expired"

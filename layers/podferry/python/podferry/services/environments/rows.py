@@ -1,7 +1,7 @@
 """The rows that uses of environments read and write, each with its rule."""
 
 from podferry.domain.errors import NotFoundError
-from podferry.domain.snapshot import Snapshot, SnapshotState
+from podferry.domain.snapshot import Snapshot
 from podferry.domain.version import Frozen, Version, version_id
 from podferry.domain.volume import Environment
 from podferry.ports.store import Change, Create, Store, Update
@@ -50,17 +50,12 @@ def capture_of(records: Records, environment: Environment, snapshot_id: str) -> 
         NotFoundError: no such capture.
     """
     snapshot = records.store.find(Snapshot, snapshot_id)
-    if snapshot is None or snapshot.subject_id != environment.id or not is_usable(snapshot):
+    if snapshot is None or snapshot.subject_id != environment.id or not snapshot.is_usable:
         raise NotFoundError(
             f"environment {environment.id} has no capture {snapshot_id}: it was never committed, "
             "or it has expired"
         )
     return snapshot
-
-
-def is_usable(snapshot: Snapshot) -> bool:
-    """Whether something new may be built on it."""
-    return snapshot.state == SnapshotState.COMMITTED and snapshot.expired_at is None
 
 
 def changes_of(frozen: Frozen) -> list[Change]:

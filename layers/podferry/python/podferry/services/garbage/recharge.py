@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from podferry.domain.lineage import Lineage
-from podferry.domain.snapshot import Snapshot, SnapshotState
+from podferry.domain.snapshot import Snapshot
 from podferry.ports.store import Update
 from podferry.services.garbage.shift import Shift
 from podferry.services.garbage.stock import Stock
@@ -45,7 +45,7 @@ def _needing(stock: Stock, lineage: Lineage) -> dict[str, set[str]]:
     Below one that its own volume or environment can still go back to nobody has to be asked.
     """
     users = _users(stock)
-    listed = {one.id for one in stock.snapshots if _is_listed(one)}
+    listed = {one.id for one in stock.snapshots if one.is_kept}
     needing: dict[str, set[str]] = {}
     todo = [snapshot.id for snapshot in stock.snapshots]
     while todo:
@@ -64,16 +64,12 @@ def _users(stock: Stock) -> dict[str, set[str]]:
     """Who would lose something with each snapshot: in whose list it is, and who names it."""
     users: dict[str, set[str]] = defaultdict(set)
     for snapshot in stock.snapshots:
-        if _is_listed(snapshot):
+        if snapshot.is_kept:
             users[snapshot.id] |= {snapshot.subject_id} & stock.living.keys()
     for subject_id, named in stock.living.items():
         for snapshot_id in named:
             users[snapshot_id].add(subject_id)
     return users
-
-
-def _is_listed(snapshot: Snapshot) -> bool:
-    return snapshot.state == SnapshotState.COMMITTED and snapshot.expired_at is None
 
 
 def _heir(snapshot: Snapshot, present: str, needing: set[str]) -> str:

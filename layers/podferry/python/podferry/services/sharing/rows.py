@@ -9,7 +9,6 @@ from podferry.domain.operation import Cause, Operation, OperationKind
 from podferry.domain.share import Share
 from podferry.domain.snapshot import Snapshot
 from podferry.domain.volume import Environment
-from podferry.services.environments.rows import is_usable
 from podferry.services.identify import token_digest
 from podferry.services.records import Records
 
@@ -34,7 +33,7 @@ def source_of(records: Records, share: Share) -> Snapshot:
     """
     environment = records.store.get(Environment, share.environment_id)
     snapshot = records.store.find(Snapshot, share.snapshot_id)
-    if environment.deleted_at is not None or snapshot is None or not is_usable(snapshot):
+    if environment.deleted_at is not None or snapshot is None or not snapshot.is_usable:
         raise WrongStateError(f"what share {share.id} shares was deleted by its owner")
     return snapshot
 
