@@ -273,21 +273,7 @@ class Driver:
         return LOOKS_AT_WORK if is_at_work else LOOKS_AT_REST
 
     def _are_at_rest(self) -> bool:
-        standing = self.standing()
-        for pod in self.account.pods:
-            self._decide(pod, {i["id"] for i in standing if i["box_is_alive"]})
-        return are_at_rest([self._view(pod) for pod in self.account.pods], standing)
-
-    def _decide(self, pod: PodUnderTest, alive: set[str]) -> None:
-        """Do what its user has to where a provider shows a dead box as if it ran.
-
-        Fluence's word for a container that crashed is the same as for one that is pulled.
-        """
-        view = self._view(pod)
-        is_dead = view["machine"] is not None and view["machine"]["provider_id"] not in alive
-        if view["state"] == "unreachable" and view["operation"] is None and is_dead:
-            answer = self.account.ask("POST", f"/v1/pods/{pod.id}/stop", {"accept_loss": True})
-            self.note(f"  stop of {pod.id}, whose box is dead: {answer and answer['id']}")
+        return are_at_rest([self._view(pod) for pod in self.account.pods], self.standing())
 
     def _is_schedule_off(self) -> bool:
         rule = self._stack.outputs[CONTROL_STACK]["ReconcilerRuleName"]

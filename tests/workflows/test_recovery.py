@@ -199,6 +199,13 @@ def test_what_bids_lose_makes_the_next_one_dearer_than_its_price(world):
     assert after > before > offer.price_microusd_per_hour
 
 
+def test_a_container_that_is_shown_as_one_without_its_image_yet_has_crashed(world):
+    pod = saved_pod(world)
+    silence(world.box)
+    say(world, world.box, ViewState.PULLING, "ACTIVE/NOT_STARTED")
+    until_running_elsewhere(world, pod, pod.machine_id)
+
+
 def test_case_p12_a_declared_lost_machine_costs_until_it_is_proven_gone(world):
     pod = saved_pod(world)
     box = world.box

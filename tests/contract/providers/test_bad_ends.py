@@ -5,9 +5,10 @@ from __future__ import annotations
 from podferry.adapters.providers.registry import ProviderAdapter
 from podferry.domain.offer import Kind
 from podferry.ports.gpu_cloud import MachineView, ViewState
-from tests.contract.providers.machines import NEVER_UP, OVER, a_launch, end, wait_for
+from tests.contract.providers.machines import NEVER_UP, OVER, a_launch, end
 from tests.contract.providers.simulation import Simulation, wait_until
 
+ON_ITS_WAY = {ViewState.PULLING, ViewState.STARTING}
 LEAST_SECONDS = {Kind.CONTAINER: 600, Kind.VM: 900, Kind.BAREMETAL: 1800}
 
 
@@ -51,9 +52,10 @@ def test_a_machine_that_hangs_while_it_starts_never_looks_up(
     launch = a_launch(cloud)
     made = cloud.create(launch)
 
-    view = wait_for(cloud, made, ViewState.STARTING)
+    wait_until(lambda: cloud.get(made).state in ON_ITS_WAY, "the machine stands")
 
     # A VM has its address before anything runs on it.
+    view = cloud.get(made)
     assert view.ports == () or launch.offer.kind is not Kind.CONTAINER
 
 

@@ -23,7 +23,7 @@ from tests.contract.providers.machines import (
 )
 from tests.contract.providers.simulation import Simulation, wait_until
 
-NOT_UP_YET = {ViewState.PROVISIONING, ViewState.STARTING}
+NOT_UP_YET = {ViewState.PROVISIONING, ViewState.PULLING, ViewState.STARTING}
 Call = Callable[[ProviderAdapter], object]
 
 SAFE_CALLS: dict[str, Call] = {

@@ -92,7 +92,7 @@ def test_a_plan_that_cannot_be_read_is_left_out_and_logged(
     ("example", "state", "raw_status"),
     [
         ("container_INITIALIZED", ViewState.PROVISIONING, "INITIALIZED/NOT_STARTED"),
-        ("container_ACTIVE_image_pulling", ViewState.STARTING, "ACTIVE/NOT_STARTED"),
+        ("container_ACTIVE_image_pulling", ViewState.PULLING, "ACTIVE/NOT_STARTED"),
         ("container_ACTIVE", ViewState.STARTING, "ACTIVE/STARTED"),
         ("container_FAILED", ViewState.FAILED, "FAILED/NOT_STARTED"),
         ("container_ENDED", ViewState.GONE, "ENDED/NOT_STARTED"),

@@ -19,6 +19,8 @@ class ViewState(StrEnum):
     """What a provider says of a machine. `running` is not our `ready`: only the agent says that."""
 
     PROVISIONING = "provisioning"
+    PULLING = "pulling"
+    """It stands and nothing runs in it: its image is fetched, or what ran there has ended."""
     STARTING = "starting"
     STOPPED = "stopped"
     RECLAIMED = "reclaimed"

@@ -46,6 +46,8 @@ class Proof(StrEnum):
 _PROVES_NOTHING = frozenset({Proof.NO_ANSWER, Proof.HALTED, Proof.RECLAIMED})
 _WORDS = {
     ViewState.UNKNOWN: Proof.NO_ANSWER,
+    # A machine that is asked for its agent's silence had one: it is not being fetched any more.
+    ViewState.PULLING: Proof.HALTED,
     ViewState.STOPPED: Proof.HALTED,
     ViewState.FAILED: Proof.HALTED,
     ViewState.LOST: Proof.HALTED,

@@ -333,13 +333,20 @@ def _view(instance: _Instance, collection: str | None) -> MachineView:
     return MachineView(
         provider_id=Place(collection, instance.id).provider_id,
         stamp=instance.name,
-        state=_STATES.get(status, ViewState.UNKNOWN),
+        state=_state(status, instance.container_status),
         raw_status="/".join(filter(None, (status, instance.container_status))),
         price_microusd_per_hour=hourly(billing.hourly_usage),
         ports=_ports(instance.network),
         login=None if collection is None else login_at(instance.ssh_connection),
         billing_started_at=_billing_start(billing),
     )
+
+
+def _state(status: str, container_status: str | None) -> ViewState:
+    """A container that crashed is shown like one whose image is pulled."""
+    if (status, container_status) == ("ACTIVE", "NOT_STARTED"):
+        return ViewState.PULLING
+    return _STATES.get(status, ViewState.UNKNOWN)
 
 
 def _ports(network: _Network | None) -> tuple[PublicPort, ...]:

@@ -19,7 +19,7 @@ umask 077
 mkdir -p {directory}
 cd {directory}
 if [ -e started ]; then cat >/dev/null; else
-  new=$(mktemp boot.XXXXXX)
+  new=$(mktemp -p .)
   trap 'rm -f "$new"' EXIT
   cat >"$new"
   [ "$(wc -c <"$new")" -eq {size} ]

@@ -99,7 +99,8 @@ class BootWatch:
         word = f"{view.state} {view.raw_status} {view.reason or ''}".strip()
         if word != machine.provider_word:
             shown = replace(shown, provider_word=word, progress_at=now)
-        booting = view.state == ViewState.STARTING and machine.state == MachineState.PROVISIONING
+        is_there = view.state in {ViewState.PULLING, ViewState.STARTING}
+        booting = is_there and machine.state == MachineState.PROVISIONING
         looked = replace(
             shown,
             state=MachineState.BOOTING if booting else machine.state,

@@ -45,7 +45,7 @@ _UNREADABLE = (
     OSError,
     EOFError,
     RuntimeError,  # zipfile's word for an encrypted member
-    NotImplementedError,
+    NotImplementedError,  # the same for a compression that it does not know
     ValueError,
     zipfile.BadZipFile,
     tarfile.TarError,
