@@ -9,6 +9,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from world import World
 
+from podferry.domain.account import Account
+
 
 @pytest.fixture
 def world() -> World:
@@ -18,3 +20,9 @@ def world() -> World:
 @pytest.fixture(autouse=True)
 def _no_network(socket_disabled: None) -> None:
     """Everything happens in this process."""
+
+
+@pytest.fixture
+def stranger(world: World) -> Account:
+    account, _, _ = world.app.accounts.create("stranger")
+    return account

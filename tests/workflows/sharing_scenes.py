@@ -10,17 +10,23 @@ from world import World
 
 from podferry.domain.account import Account
 from podferry.domain.operation import Operation
-from podferry.domain.share import Share
+from podferry.domain.share import Decision, Share
 from podferry.domain.snapshot import Snapshot, SnapshotKind, SnapshotState, StoredObject
 from podferry.domain.version import Version, freeze
 from podferry.domain.volume import Environment
 from podferry.ports.store import Create
 from podferry.services.environments.rows import changes_of
-from podferry.services.sharing.ask import NewShare
+from podferry.services.sharing.ask import DecisionOn, NewShare
 from podferry.services.sharing.tree import AccountObjects
 from podferry_agent.snapshot import CaptureSpec, RestoreSpec, capture, restore, verify_tree
 from podferry_agent.snapshot.model import Progress
 
+CLEAN = {
+    "opt/tool": b"#!/bin/sh\necho tool\n",
+    "usr/lib/python3/site-packages/pkg/__init__.py": b"VERSION = '1'\n",
+    "root/notes.txt": b"nothing of note\n",
+    "opt/weights.bin": bytes(range(256)) * 8000,
+}
 ENVIRONMENT = SnapshotKind.ENVIRONMENT
 
 
@@ -124,6 +130,14 @@ def _captured(world: World, account: Account, environment: Environment, root: Pa
         summary=outcome.summary.as_dict(),
         committed_at=records.now(),
     )
+
+
+def decide(owned: Owned, share: Share, path: str, decision: Decision) -> Share:
+    share = owned.world.app.shares.decide(
+        owned.account.id, share.id, [DecisionOn(path=path, decision=decision)]
+    )
+    owned.world.run()
+    return owned.fresh(share)
 
 
 def accept(world: World, account: Account, share: Share, token: str | None) -> Operation:
