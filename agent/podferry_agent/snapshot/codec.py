@@ -12,6 +12,7 @@ from blake3 import blake3
 
 from podferry_agent.snapshot.chunks import PLANES2, PLANES4, RAW, ZSTD, Block
 from podferry_agent.snapshot.errors import SnapshotCorruptError, UnsupportedFormatError
+from podferry_agent.snapshot.sections import unzip
 
 _SAMPLE = 16 << 10
 _PIECE = 256 << 10
@@ -167,7 +168,7 @@ class Codec(threading.local):
         return self._unpack_planes(stored, size, 4)
 
     def _unzip(self, stored: Bytes, size: int) -> bytes:
-        return self._reader.decompress(stored, max_output_size=size)
+        return unzip(self._reader, stored, size)
 
 
 def _as_it_is(stored: Bytes, _: int) -> Bytes:

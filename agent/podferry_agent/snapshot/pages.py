@@ -17,6 +17,7 @@ from podferry_agent.snapshot.sections import (
     read_sections,
     unpack_column,
     unpack_strings,
+    unzip,
     write_sections,
 )
 
@@ -205,9 +206,13 @@ def _block_sections(blocks: Sequence[Block]) -> list[tuple[bytes, bytes]]:
 
 
 class PageReader:
-    """Reads pages into entries, and what they say about chunks into one table."""
+    """Reads pages into entries, and what they say about chunks into one table.
 
-    def __init__(self, table: ChunkTable) -> None:
+    `largest` is how many bytes a page may have unpacked, where memory is short.
+    """
+
+    def __init__(self, table: ChunkTable, *, largest: int = 2**32 - 1) -> None:
+        self._largest = largest
         self.packs: dict[tuple[str, str], Pack] = {}
         self._table = table
         self._blocks: dict[tuple[str, str, int], int] = {}
@@ -240,9 +245,10 @@ class PageReader:
             raise SnapshotCorruptError("the object is not a page", name)
         if version not in (_VERSION, _WITH_LARGE_XATTRS):
             raise UnsupportedFormatError(f"{name}: page version {version}; use a newer agent")
+        if raw_length > self._largest:
+            raise SnapshotCorruptError(f"{raw_length} bytes are more than a page can have", name)
         packed = data[_HEADER.size :]
-        raw = zstandard.ZstdDecompressor().decompress(packed, max_output_size=raw_length)
-        return read_sections(raw)
+        return read_sections(unzip(zstandard.ZstdDecompressor(), packed, raw_length))
 
     def _learn_chunks(self, sections: dict[bytes, bytes]) -> list[int]:
         blocks = self._learn_blocks(sections)

@@ -5,7 +5,20 @@ import sys
 from array import array
 from collections.abc import Iterable, Sequence
 
+import zstandard
+
 _HEADER = struct.Struct("<4sQ")
+
+
+def unzip(reader: zstandard.ZstdDecompressor, packed: bytes | memoryview, size: int) -> bytes:
+    """One Zstandard frame. A frame that promises another size would get all memory it asks for.
+
+    Raises:
+        ValueError, zstandard.ZstdError: it is no such frame.
+    """
+    if zstandard.frame_content_size(packed) not in {-1, size}:
+        raise ValueError("a frame has another size than is recorded")
+    return reader.decompress(packed, max_output_size=size)
 
 
 def write_sections(sections: Iterable[tuple[bytes, bytes]]) -> bytes:

@@ -20,6 +20,7 @@ from podferry_agent.snapshot.codec import Codec, checksum
 from podferry_agent.snapshot.model import Entry, display, sort_key
 from podferry_agent.snapshot.packs import load_footer
 from podferry_agent.snapshot.pages import PageCutter, PageReader, encode_page
+from podferry_agent.snapshot.sections import unzip
 from tests.agent.snapshot import trees
 from tests.agent.snapshot.conftest import Bench
 
@@ -318,3 +319,18 @@ def test_paths_in_reports_can_be_read_and_told_apart() -> None:
         display(p) for p in (b"a\xff", b"a\\xff", b"new\nline", "\u00e9".encode(), b"e\xcc\x81")
     ]
     assert shown == ["a\\xff", "a\\\\xff", "new\\nline", "\u00e9", "e\u0301"]
+
+
+def test_a_frame_that_promises_more_than_is_recorded_takes_no_memory() -> None:
+    packed = zstandard.ZstdCompressor().compress(bytes(1 << 20))
+    reader = zstandard.ZstdDecompressor()
+    assert unzip(reader, packed, 1 << 20) == bytes(1 << 20)
+    with pytest.raises(ValueError, match="another size than is recorded"):
+        unzip(reader, packed, 1 << 10)
+
+
+def test_a_page_larger_than_its_reader_can_take_is_refused() -> None:
+    page = encode_page([Entry(b"a", 0o100644)], ChunkTable())
+    assert PageReader(ChunkTable()).read("page", page)
+    with pytest.raises(SnapshotCorruptError, match="more than a page can have"):
+        PageReader(ChunkTable(), largest=10).read("page", page)

@@ -14,7 +14,11 @@ from podferry_agent.snapshot.model import Entry, sort_key
 from tests.unit.http.deployment import Deployment
 from tests.unit.trees.shelf import CONTENTS, KIND, Shelf
 
-NAMES = st.text(alphabet="ab.-\x01\xe9", min_size=1, max_size=3).map(str.encode)
+NAMES = (
+    st.text(alphabet="ab.-\x01\xe9", min_size=1, max_size=3)
+    .filter(lambda name: name not in {".", ".."})  # no tree has these, and no page may
+    .map(str.encode)
+)
 ODD = st.sampled_from([b"\xff", b"\x85", b"\xc2\x85", b"\\x41", b"a\nb", b"\xf0\x9f\x98\x80"])
 FILES = st.fixed_dictionaries(
     {
